@@ -1,0 +1,94 @@
+"""The device protocol: what a driver needs of the thing that runs kernels.
+
+Addresses are plain integers in the device's address space; memory contents are bytes. All errors are
+:class:`zluda.errors.DeviceError` (the device itself), :class:`zluda.errors.LaunchError` (a launch) or
+:class:`zluda.errors.UnsupportedError` (an instruction, named).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from zluda.ptx import Module
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameter:
+    """One ``.param`` of an entry: byte offset in the packed parameter buffer, size and alignment in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    align: int
+
+
+class Kernel(Protocol):
+    """A kernel ready to launch."""
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    parameter_bytes: int
+    shared_bytes: int  # static
+    max_threads_per_block: int
+
+
+class Code(Protocol):
+    """A module loaded on a device."""
+
+    kernel_names: tuple[str, ...]
+
+    def kernel(self, name: str) -> Kernel:
+        """Raises :class:`zluda.errors.Error` when there is none, PtxError or UnsupportedError when it is not usable."""
+        ...
+
+    def global_variable(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes of a ``.global`` or ``.const`` variable."""
+        ...
+
+    def unload(self) -> None: ...
+
+
+class Device(Protocol):
+    """One device. ``emulated`` is true where machine code of another kind is executed in software."""
+
+    name: str
+    emulated: bool
+    numerics: str
+
+    def allocate(self, size: int, *, address: int | None = None) -> int:
+        """Returns the address (512-byte aligned); at ``address`` if given, else DeviceError."""
+        ...
+
+    def free(self, address: int) -> None: ...
+
+    def read(self, address: int, size: int) -> bytes: ...
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
+
+    def copy(self, destination: int, source: int, size: int) -> None: ...
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Write ``pattern`` (1, 2 or 4 bytes) ``count`` times."""
+        ...
+
+    def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> Code:
+        """Load a module; variables named in ``globals_at`` are placed at those addresses."""
+        ...
+
+    def launch(
+        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+    ) -> None:
+        """Run to completion or raise LaunchError. ``parameters`` is the packed ``.param`` buffer."""
+        ...
+
+    def synchronize(self) -> None: ...
+
+    def attribute(self, attribute: int) -> int:
+        """A ``CUdevice_attribute`` value."""
+        ...
+
+    def close(self) -> None: ...
