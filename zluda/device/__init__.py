@@ -1,1 +1,36 @@
+"""Devices: the things that run kernels.
 
+Owns the device protocol (``base.py``), its implementations (``cpu/``, ``cuda/``) and :func:`open_device`, the
+arrays-and-kernels interface of the README (``api.py``). May import ``zluda.compiler`` and what stands below it;
+``cuda/`` and ``isolate=True`` reach up to the driver and runner when asked for.
+
+A driver or ``api.Device`` gives a device addresses, bytes and typed PTX modules; nothing here knows traces.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zluda.device.api import Device
+
+__all__ = ["open_device"]
+
+
+def open_device(
+    name: str = "auto",
+    *,
+    numerics: str | None = None,
+    check: str = "none",
+    contract: str = "auto",
+    isolate: bool = False,
+) -> Device:
+    """Open a device by name: ``"cpu"``, ``"cuda:N"``, or ``"auto"``.
+
+    ``numerics`` is ``"nvidia"`` or ``"native"``, ``check`` ``"none"``, ``contract`` ``"auto"``; a value this
+    version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
+    process. Raises DeviceError for a device that is not there.
+    """
+    from zluda.device import api
+
+    return api.open_device(name, numerics=numerics, check=check, contract=contract, isolate=isolate)
