@@ -1,0 +1,7 @@
+"""From one typed PTX instruction to LLVM IR.
+
+Lane-wise families (``integer``, ``logic``, ``floating``, ``rounding``, ``convert``, ``compare``,
+``approximate``) register in :data:`zluda.compiler.lower.lanewise.LANEWISE`; the instructions that touch
+memory, other lanes or control flow are lowered over a target's ``TargetOps``. May import ``ptx``,
+``numerics`` and ``compiler.ir``.
+"""
