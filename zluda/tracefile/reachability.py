@@ -1,0 +1,109 @@
+"""Which allocations a launch can reach: the one rule that capture and replay share (D3).
+
+A launch reaches an allocation when
+
+1. an 8-byte aligned word of its packed parameters is an address inside it (device pointers are 8-byte
+   aligned in the parameter buffer, CUDA C++ Programming Guide "kernel parameters"), or
+2. it is a global of the launch's module (``roots``), or
+3. an 8-byte aligned word *stored in* an allocation of rule 1 or 2 that is smaller than
+   :data:`NESTED_LIMIT` is an address inside it (one level: pointers found there are not followed).
+
+A word that merely looks like an address makes the set larger, never smaller; what is compared on top is
+harmless because memory nobody writes compares equal.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+
+NESTED_LIMIT = 1 << 20
+"""Bytes; contents of allocations at least this large are not scanned for pointers."""
+
+_FEW_WORDS = 64
+
+
+class LiveSpans:
+    """Address ranges of the live allocations, found by any address inside; keys are allocation ids."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._at: dict[int, tuple[int, int]] = {}  # base → (size, key)
+        self._base_of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __iter__(self) -> Iterator[int]:
+        return (self._at[base][1] for base in self._bases)
+
+    def add(self, key: int, base: int, size: int) -> None:
+        """Add a live allocation of ``size`` bytes. A dead one left at the same base is replaced."""
+        if base in self._at:
+            del self._base_of[self._at[base][1]]
+        else:
+            insort(self._bases, base)
+        self._at[base] = (size, key)
+        self._base_of[key] = base
+
+    def remove(self, key: int) -> None:
+        """Take an allocation out; one that is not there is ignored (freed twice in the record)."""
+        base = self._base_of.pop(key, None)
+        if base is not None:
+            del self._at[base]
+            self._bases.remove(base)
+
+    def find(self, address: int) -> int | None:
+        """The key of the allocation that ``address`` lies in."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0:
+            return None
+        base = self._bases[index]
+        size, key = self._at[base]
+        return key if address - base < size else None
+
+    def range_of(self, key: int) -> tuple[int, int]:
+        """(base, size in bytes) of a live allocation."""
+        base = self._base_of[key]
+        return base, self._at[base][0]
+
+    def pointed_to(self, data: bytes | memoryview) -> list[int]:
+        """Keys that the 8-byte aligned words of ``data`` point into, each once, in order of first mention."""
+        words = len(data) // 8
+        if not words or not self._bases:
+            return []
+        if words <= _FEW_WORDS:
+            view = memoryview(data)[: words * 8].cast("B").cast("Q")
+            return list(dict.fromkeys(k for k in map(self.find, view) if k is not None))
+        return self._pointed_to_by_many(data, words)
+
+    def _pointed_to_by_many(self, data: bytes | memoryview, words: int) -> list[int]:
+        import numpy as np
+
+        values = np.frombuffer(data, np.uint64, words)
+        bases = np.array(self._bases, np.uint64)
+        sizes = np.array([self._at[base][0] for base in self._bases], np.uint64)
+        values = values[(values >= bases[0]) & (values < bases[-1] + sizes[-1])]
+        index = np.searchsorted(bases, values, side="right") - 1
+        inside = values - bases[index] < sizes[index]
+        return [self._at[self._bases[i]][1] for i in dict.fromkeys(index[inside].tolist())]
+
+
+def reachable(
+    parameters: bytes,
+    spans: LiveSpans,
+    read: Callable[[int], bytes | memoryview],
+    roots: Iterable[int] = (),
+) -> list[int]:
+    """Keys of the allocations that a launch reaches, each once, direct ones first.
+
+    ``parameters`` is the packed parameter buffer, ``read(key)`` gives the contents of an allocation before the launch and is
+    only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the module's globals.
+    """
+    direct = dict.fromkeys(spans.pointed_to(parameters))
+    direct.update(dict.fromkeys(roots))
+    found = dict(direct)
+    for key in direct:
+        if spans.range_of(key)[1] < NESTED_LIMIT:
+            found.update(dict.fromkeys(spans.pointed_to(read(key))))
+    return list(found)
