@@ -95,7 +95,15 @@ class Sink:
     """``_``: a result that is thrown away."""
 
 
-Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """``a.b0``, ``a.h1``: a byte or half-word of a video instruction's operand (PTX ISA 9.7.18)."""
+
+    operand: Register
+    selector: str
+
+
+Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Selected
 
 
 # --- statements ------------------------------------------------------------------------------------
@@ -166,6 +174,31 @@ class CallPrototype:
     returns: tuple[Variable, ...]
     parameters: tuple[Variable, ...]
     location: Location
+    noreturn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DebugLine:
+    """``.loc``: the source line of the instructions from ``ordinal`` on.
+
+    ``file`` is an index into :attr:`Module.files`; an inlined call names the ``function`` label and the
+    (file, line, column) it was ``inlined_at``.
+    """
+
+    ordinal: int
+    file: int
+    line: int
+    column: int
+    function: str = ""
+    inlined_at: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pragma:
+    """``.pragma "…"`` before the instruction ``ordinal``."""
+
+    ordinal: int
+    text: str
 
 
 Statement = Instruction | LabelStatement | BranchTargets | CallPrototype
@@ -224,6 +257,8 @@ class Function:
     body: list[Statement] | None
     location: Location
     callees: tuple[str, ...] = field(default=())
+    debug_lines: tuple[DebugLine, ...] = ()
+    pragmas: tuple[Pragma, ...] = ()
 
     @property
     def instructions(self) -> list[Instruction]:

@@ -32,6 +32,42 @@ class ScalarType(enum.Enum):
     F32 = ("f32", 32, "f")
     F32X2 = ("f32x2", 64, "f")
     F64 = ("f64", 64, "f")
+    B1 = ("b1", 1, "b")
+    B4 = ("b4", 4, "b")
+    U4 = ("u4", 4, "u")
+    S4 = ("s4", 4, "s")
+    B2X16 = ("b2x16", 32, "b")
+    B4X16 = ("b4x16", 64, "b")
+    B4X16_P64 = ("b4x16_p64", 128, "b")
+    B6X16_P32 = ("b6x16_p32", 128, "b")
+    B6P2X16 = ("b6p2x16", 128, "b")
+    B8X16 = ("b8x16", 128, "b")
+    U8X4 = ("u8x4", 32, "u")
+    S8X4 = ("s8x4", 32, "s")
+    U4X8 = ("u4x8", 32, "u")
+    S4X8 = ("s4x8", 32, "s")
+    E4M3 = ("e4m3", 8, "f")
+    E5M2 = ("e5m2", 8, "f")
+    E2M3 = ("e2m3", 8, "f")
+    E3M2 = ("e3m2", 8, "f")
+    E2M1 = ("e2m1", 4, "f")
+    UE8M0 = ("ue8m0", 8, "f")
+    UE4M3 = ("ue4m3", 8, "f")
+    E4M3X2 = ("e4m3x2", 16, "f")
+    E5M2X2 = ("e5m2x2", 16, "f")
+    E2M3X2 = ("e2m3x2", 16, "f")
+    E3M2X2 = ("e3m2x2", 16, "f")
+    E2M1X2 = ("e2m1x2", 8, "f")
+    UE8M0X2 = ("ue8m0x2", 16, "f")
+    S2F6X2 = ("s2f6x2", 16, "f")
+    E4M3X4 = ("e4m3x4", 32, "f")
+    E5M2X4 = ("e5m2x4", 32, "f")
+    E2M3X4 = ("e2m3x4", 32, "f")
+    E3M2X4 = ("e3m2x4", 32, "f")
+    E2M1X4 = ("e2m1x4", 16, "f")
+    TEXREF = ("texref", 64, "ref")
+    SAMPLERREF = ("samplerref", 64, "ref")
+    SURFREF = ("surfref", 64, "ref")
 
     @property
     def spelling(self) -> str:
@@ -45,8 +81,12 @@ class ScalarType(enum.Enum):
 
     @property
     def kind(self) -> str:
-        """``"b"`` untyped bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating point, ``"pred"``."""
+        """``"b"`` bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating point, ``"pred"``, ``"ref"`` opaque."""
         return self.value[2]
 
     def __str__(self) -> str:
         return self.value[0]
+
+
+BY_SPELLING: dict[str, ScalarType] = {t.spelling: t for t in ScalarType}
+"""Every type by its spelling without the dot."""
