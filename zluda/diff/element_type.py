@@ -1,0 +1,315 @@
+"""What a buffer's elements are, read off the PTX that loads and stores them (D7).
+
+Two flow-insensitive analyses of one kernel:
+
+* *origins*: which parameter words and module variables a register's address derives from, through ``mov``,
+  ``cvta``, ``add`` and the like;
+* *uses*: as what type a register takes part in arithmetic. Registers joined by untyped moves share their
+  uses, so that ``ld.b32`` followed by ``mov`` and ``add.f32`` loads an f32.
+
+Each load, store and atomic then votes for the origins of its address. The vote of an arithmetic use is
+strong; a memory operation's own integer type is weak, since compilers copy floats through ``u32`` and ``b32``.
+Strong votes that disagree, or weak ones for something narrower, make ``bytes``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from zluda.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from zluda.ptx.types import ScalarType
+
+BYTES = "bytes"
+
+Key = TypeVar("Key")
+
+
+class Origin(NamedTuple):
+    """Where an address comes from: 8 bytes of a parameter at ``offset``, or (offset 0) a module variable."""
+
+    name: str
+    offset: int = 0
+
+
+# Address arithmetic: the destination points where its sources point.
+_ADDRESS_OPCODES = frozenset(("mov", "cvta", "add", "sub", "mad", "selp", "min", "max", "and", "or", "cvt"))
+_LOADS = frozenset(("ld", "ldu"))
+_ATOMICS = frozenset(("atom", "red"))
+_MEMORY_OPCODES = _LOADS | _ATOMICS | {"st"}
+# Operations that carry bits without looking at them join their registers; bitwise ones say nothing of a type.
+_MOVES = frozenset(("mov", "selp", "shfl"))
+_UNTYPED = frozenset(("and", "or", "xor", "not", "shl", "lop3", "shf", "prmt", "bfi", "brev", "popc"))
+_SILENT = _MOVES | _UNTYPED | _LOADS | {"st", "call", "cvta"}
+
+# Elements of packed and alternate types.
+_ELEMENT_OF = {
+    "f16x2": "f16",
+    "bf16x2": "bf16",
+    "f32x2": "f32",
+    "u16x2": "u16",
+    "s16x2": "s16",
+    "tf32": "f32",
+}
+_FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
+
+
+def element_types(function: Function) -> dict[Origin, str]:
+    """Element type of what each parameter word and module variable of ``function`` points to.
+
+    Types are spelt as PTX spells them (``"f32"``, ``"u8"``), or ``"bytes"`` where the uses disagree. An
+    origin that no memory operation uses is absent.
+    """
+    origins = _address_origins(function)
+    uses = _arithmetic_uses(function)
+    strong: dict[Origin, set[str]] = defaultdict(set)
+    weak: dict[Origin, set[str]] = defaultdict(set)
+    for instruction in function.instructions:
+        if instruction.opcode not in _MEMORY_OPCODES:
+            continue
+        votes, is_strong = _votes(instruction, uses)
+        for origin in _accessed(instruction, origins):
+            (strong if is_strong else weak)[origin] |= votes
+    return {origin: _decided(strong.get(origin, set()), weak.get(origin, set())) for origin in strong | weak}
+
+
+def launch_element_types(
+    function: Function, parameters: bytes, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+) -> dict[Key, str]:
+    """Element type of each allocation that one launch of ``function`` reads or writes directly.
+
+    ``parameters`` is the packed parameter buffer, ``find`` maps an address to its allocation's key and
+    ``variables`` the module's variables to theirs. Two parameters that name one allocation must agree.
+    """
+    starts = dict(_parameter_offsets(function.parameters))
+    votes: dict[Key, set[str]] = defaultdict(set)
+    for origin, element in element_types(function).items():
+        if origin.name in starts:
+            start = starts[origin.name] + origin.offset
+            key = find(int.from_bytes(parameters[start : start + 8], "little"))
+        else:
+            key = variables.get(origin.name)
+        if key is not None:
+            votes[key].add(element)
+    return {key: _agreed(found) for key, found in votes.items()}
+
+
+def _parameter_offsets(parameters: Iterable[Variable]) -> Iterator[tuple[str, int]]:
+    """Offsets in the packed buffer: each parameter at the next multiple of its alignment (PTX ISA 5.1.6)."""
+    offset = 0
+    for parameter in parameters:
+        align = max(parameter.align, 1)
+        offset = (offset + align - 1) // align * align
+        yield parameter.name, offset
+        offset += parameter.size
+
+
+# --- origins ---------------------------------------------------------------------------------------
+
+
+def _address_origins(function: Function) -> dict[str, set[Origin]]:
+    """Register name → origins, as the smallest sets closed under the kernel's address arithmetic."""
+    parameters = {parameter.name for parameter in function.parameters}
+    origins: dict[str, set[Origin]] = defaultdict(set)
+    flows: dict[str, set[str]] = defaultdict(set)  # source register → registers computed from it
+    for instruction in function.instructions:
+        if instruction.opcode in _LOADS:
+            _seed_from_parameters(instruction, parameters, origins)
+        elif instruction.opcode in _ADDRESS_OPCODES and instruction.operands:
+            sources = list(_leaves(instruction.operands[1:]))
+            for target in _register_names(instruction.operands[:1]):
+                for source in sources:
+                    if isinstance(source, Register):
+                        flows[source.name].add(target)
+                    elif isinstance(source, Symbol) and source.name not in function.variables:
+                        origins[target].add(Origin(source.name))
+    _close(origins, flows)
+    return origins
+
+
+def _seed_from_parameters(
+    instruction: Instruction, parameters: set[str], origins: dict[str, set[Origin]]
+) -> None:
+    target, source = instruction.operands[0], instruction.operands[1]
+    if not (
+        isinstance(source, Address) and isinstance(source.base, Symbol) and source.base.name in parameters
+    ):
+        return
+    step = max(instruction.type.bits // 8, 1)
+    for index, name in enumerate(_register_names([target])):
+        origins[name].add(Origin(source.base.name, source.base.offset + source.offset + index * step))
+
+
+def _close(origins: dict[str, set[Origin]], flows: Mapping[str, set[str]]) -> None:
+    pending = list(origins)
+    while pending:
+        source = pending.pop()
+        for target in flows.get(source, ()):
+            if not origins[source] <= origins[target]:
+                origins[target] |= origins[source]
+                pending.append(target)
+
+
+def _accessed(instruction: Instruction, origins: Mapping[str, set[Origin]]) -> set[Origin]:
+    """Origins of the address that a memory instruction uses; its address is the only Address operand."""
+    found: set[Origin] = set()
+    for operand in instruction.operands:
+        if not isinstance(operand, Address):
+            continue
+        if isinstance(operand.base, Register):
+            found |= origins.get(operand.base.name, set())
+        elif isinstance(operand.base, Symbol) and not _is_parameter_space(instruction):
+            found.add(Origin(operand.base.name))
+    return found
+
+
+def _is_parameter_space(instruction: Instruction) -> bool:
+    return instruction.slots.get("space", "").startswith("param")
+
+
+# --- uses ------------------------------------------------------------------------------------------
+
+
+class _Classes:
+    """Registers joined by moves (union–find), each class with the types it is used as."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+        self._types: dict[str, set[str]] = defaultdict(set)
+
+    def _root(self, name: str) -> str:
+        while (parent := self._parent.get(name, name)) != name:
+            self._parent[name] = self._parent.get(parent, parent)
+            name = parent
+        return name
+
+    def join(self, first: str, second: str) -> None:
+        a, b = self._root(first), self._root(second)
+        if a != b:
+            self._parent[b] = a
+            self._types[a] |= self._types.pop(b, set())
+
+    def use(self, name: str, element: str) -> None:
+        self._types[self._root(name)].add(element)
+
+    def types(self, name: str) -> set[str]:
+        return self._types.get(self._root(name), set())
+
+
+def _arithmetic_uses(function: Function) -> _Classes:
+    classes = _Classes()
+    for instruction in function.instructions:
+        registers = list(_registers(instruction.operands))
+        if instruction.opcode in _MOVES:
+            _join_equal_widths(registers, classes)
+        elif instruction.opcode not in _SILENT:
+            for register in registers:
+                element = _used_as(instruction, register)
+                if element:
+                    classes.use(register.name, element)
+    for name, declared in function.registers.items():
+        if declared.kind == "f":
+            classes.use(name, _element(declared))
+    return classes
+
+
+def _join_equal_widths(registers: list[Register], classes: _Classes) -> None:
+    """A move of equal widths passes its bits on; packing and unpacking moves say nothing of the elements."""
+    values = [r for r in registers if r.type.kind != "pred" and not r.special]
+    if len(values) > 1 and len({r.type.bits for r in values}) == 1:
+        for other in values[1:]:
+            classes.join(values[0].name, other.name)
+
+
+def _used_as(instruction: Instruction, register: Register) -> str:
+    """The type modifier of the register's width: ``cvt.f32.s32`` uses its 32-bit operands by position."""
+    types = [t for t in instruction.types if t.kind in "fus" and t.bits == register.type.bits]
+    if not types:
+        return ""
+    if instruction.opcode == "cvt" and len(instruction.types) == 2:
+        is_target = register.name in set(_register_names(instruction.operands[:1]))
+        chosen = instruction.types[0 if is_target else 1]
+        return _element(chosen) if chosen in types else ""
+    return _element(types[0])
+
+
+def _votes(instruction: Instruction, uses: _Classes) -> tuple[set[str], bool]:
+    """The element types that one memory instruction speaks for, and whether strongly."""
+    own = instruction.type
+    if own.kind == "f" or (instruction.opcode in _ATOMICS and own.kind in "us"):
+        return {_element(own)}, True
+    found: set[str] = set()
+    for operand in instruction.operands:
+        if isinstance(operand, Address):
+            continue
+        for register in _registers([operand]):
+            found |= {t for t in uses.types(register.name) if _width(t) == own.bits or _is_half_of(t, own)}
+    if found:
+        return found, True
+    return {_element(own)}, False
+
+
+def _is_half_of(element: str, memory: ScalarType) -> bool:
+    """A packed pair moved as one ``b32``."""
+    return memory.bits == 32 and element in ("f16", "bf16")
+
+
+def _decided(strong: set[str], weak: set[str]) -> str:
+    if not strong:
+        return _agreed(weak)
+    narrowest = min(map(_width, strong))
+    return _agreed(strong | {element for element in weak if _width(element) < narrowest})
+
+
+def _agreed(types: set[str]) -> str:
+    """One type for all votes: integers of one width agree (signed wins), anything else is bytes."""
+    if len(types) == 1:
+        return next(iter(types))
+    if types & _FLOATS or BYTES in types or len({_width(t) for t in types}) != 1:
+        return BYTES
+    return min(types)  # "s32" < "u32"
+
+
+def _element(type: ScalarType) -> str:
+    if type.kind == "b":
+        return f"u{type.bits}" if type.bits <= 64 else "u64"
+    return _ELEMENT_OF.get(type.spelling, type.spelling)
+
+
+def _width(element: str) -> int:
+    return int(element.lstrip("bfsu")) if element != BYTES else 0
+
+
+# --- operands --------------------------------------------------------------------------------------
+
+
+def _leaves(operands: Iterable[Operand]) -> Iterator[Operand]:
+    for operand in operands:
+        if isinstance(operand, Vector):
+            yield from _leaves(operand.elements)
+        elif isinstance(operand, Pair):
+            yield from _leaves((operand.first, operand.second))
+        elif isinstance(operand, Negated):
+            yield operand.operand
+        else:
+            yield operand
+
+
+def _registers(operands: Iterable[Operand]) -> Iterator[Register]:
+    return (leaf for leaf in _leaves(operands) if isinstance(leaf, Register))
+
+
+def _register_names(operands: Iterable[Operand]) -> Iterator[str]:
+    return (register.name for register in _registers(operands))

@@ -1,0 +1,300 @@
+"""Verdicts and results: the one table of what a launch's verdict means, and the types that carry them.
+
+Replay and ``zluda diff`` fill these, ``report`` prints them, the command line takes its exit status from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from zluda.errors import Error
+from zluda.tracefile.records import Dim3, Fidelity
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class CountsAs(Enum):
+    """What a verdict does to the verdict of the whole."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    CANNOT_TELL = "cannot tell"
+    NEUTRAL = "neutral"
+
+
+class Verdict(Enum):
+    """The verdict of one launch or copy; the member's value is its name in text and JSON."""
+
+    meaning: str
+    counts_as: CountsAs
+
+    def __new__(cls, name: str, meaning: str, counts_as: CountsAs) -> Verdict:
+        member = object.__new__(cls)
+        member._value_ = name
+        member.meaning = meaning
+        member.counts_as = counts_as
+        return member
+
+    IDENTICAL = "identical", "all compared bytes are equal", CountsAs.HOLDS
+    WITHIN = "within", "inside the envelope of the approximate instructions used", CountsAs.HOLDS
+    NOISE = "noise", "inside what NVIDIA itself shows between replays", CountsAs.HOLDS
+    DIFFERS = "differs", "outside every bound", CountsAs.FAILS
+    INHERITED = "inherited", "differs, but its inputs already differed", CountsAs.FAILS
+    CRASH = "crash", "the process that ran the kernel died", CountsAs.FAILS
+    HANG = "hang", "the kernel made no progress", CountsAs.FAILS
+    UNSUPPORTED = "unsupported", "an instruction or call is not translated", CountsAs.CANNOT_TELL
+    NO_PTX = "no-ptx", "the module holds machine code only", CountsAs.CANNOT_TELL
+    NOT_COMPARED = "not-compared", "the record holds nothing to compare with", CountsAs.NEUTRAL
+    GAP = "gap", "not captured, or not possible on this device", CountsAs.CANNOT_TELL
+    NOT_REPLAYED = "not-replayed", "left out by the selection", CountsAs.NEUTRAL
+
+    @property
+    def key(self) -> str:
+        """The name as a JSON key: underscores for dashes."""
+        return str(self.value).replace("-", "_")
+
+    @property
+    def severity(self) -> int:
+        """Larger is worse."""
+        return _SEVERITY[self]
+
+
+# Worst first. It follows the exit status, so that a verdict and the status never tell different stories: what fails
+# is worse than what cannot be told, and what is neutral never hides what was compared.
+_WORST_FIRST = (
+    Verdict.CRASH,
+    Verdict.HANG,
+    Verdict.DIFFERS,
+    Verdict.INHERITED,
+    Verdict.UNSUPPORTED,
+    Verdict.NO_PTX,
+    Verdict.GAP,
+    Verdict.NOISE,
+    Verdict.WITHIN,
+    Verdict.IDENTICAL,
+    Verdict.NOT_COMPARED,
+    Verdict.NOT_REPLAYED,
+)
+_SEVERITY = {verdict: len(_WORST_FIRST) - rank for rank, verdict in enumerate(_WORST_FIRST)}
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of them; ``not-compared`` where there are none."""
+    return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARED)
+
+
+def exit_status(counts: Mapping[Verdict, int], allow: Iterable[Verdict] = ()) -> int:
+    """0: something was compared, all of it holds, nothing fails or cannot be told; 1: something fails; 2: else.
+
+    Verdicts in ``allow`` that cannot be told are accepted; nothing else can be.
+    """
+    seen = {verdict for verdict, count in counts.items() if count}
+    kinds = {verdict.counts_as for verdict in seen if not (verdict in set(allow) and _may_allow(verdict))}
+    if CountsAs.FAILS in kinds:
+        return 1
+    if CountsAs.CANNOT_TELL in kinds or CountsAs.HOLDS not in kinds:
+        return 2
+    return 0
+
+
+def parse_allow(text: str) -> frozenset[Verdict]:
+    """``--allow no-ptx,unsupported,gap``; raises :class:`Error` naming a word that may not be allowed."""
+    may = {str(verdict.value): verdict for verdict in Verdict if _may_allow(verdict)}
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in may:
+            raise Error(f"--allow {word}: expected some of {', '.join(may)}")
+    return frozenset(may[word] for word in words)
+
+
+def _may_allow(verdict: Verdict) -> bool:
+    return verdict.counts_as is CountsAs.CANNOT_TELL
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element that differs. ``index`` counts elements from the start of its allocation; ``address`` is in bytes.
+
+    ``recorded`` and ``replayed`` are the values as Python numbers, the ``…_bits`` their bit patterns. ``ulp`` is
+    their distance in units in the last place of the recorded value, None where that has no meaning (NaN, infinity).
+    """
+
+    index: int
+    address: int
+    recorded: int | float
+    replayed: int | float
+    recorded_bits: int
+    replayed_bits: int
+    ulp: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferComparison:
+    """A range of one allocation, recorded against replayed.
+
+    ``base`` is the allocation's address; the range compared is ``[base + offset, base + offset + size)``, of which
+    ``bytes_compared`` were known on both sides. ``first`` are the first differing elements; ``max_ulp``,
+    ``max_absolute`` and ``max_relative`` run over the differing elements where both are finite. ``classes`` counts the
+    differing elements by kind (see ``values.CLASSES``).
+    """
+
+    allocation: int | None
+    name: str  # of the variable or parameter, else empty
+    base: int
+    offset: int
+    size: int
+    element_type: str
+    bytes_compared: int
+    elements: int
+    differing: int
+    first: tuple[Element, ...] = ()
+    max_ulp: float | None = None
+    max_absolute: float | None = None
+    max_relative: float | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def identical(self) -> bool:
+        return self.differing == 0
+
+    @property
+    def label(self) -> str:
+        """What a person calls the buffer: its name, else its address."""
+        return self.name or f"{self.base:#x}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """The verdict of one launch, or of one copy to the host (``kind`` "copy", ``kernel`` the driver function's name).
+
+    ``seconds`` is the replay's time, ``recorded_seconds`` the recorded GPU time where known. ``written_share`` is the
+    share of the bytes written that was compared, from 0 to 1.
+    """
+
+    call: int
+    kind: Literal["launch", "copy"]
+    kernel: str
+    verdict: Verdict
+    reason: str = ""
+    grid: Dim3 | None = None
+    block: Dim3 | None = None
+    buffers: tuple[BufferComparison, ...] = ()
+    seconds: float | None = None
+    recorded_seconds: float | None = None
+    written_share: float | None = None
+    fidelity: Fidelity = Fidelity.UNKNOWN
+
+    @property
+    def first_difference(self) -> tuple[BufferComparison, Element] | None:
+        return next(((buffer, buffer.first[0]) for buffer in self.buffers if buffer.first), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDivergence:
+    """Where record and replay first part: the launch or copy, and its first differing element where there is one."""
+
+    result: LaunchResult
+    buffer: BufferComparison | None
+    element: Element | None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "call": self.result.call,
+            "kind": self.result.kind,
+            "kernel": self.result.kernel,
+            "verdict": self.result.verdict.value,
+            "reason": self.result.reason,
+        }
+        if self.buffer is not None and self.element is not None:
+            found |= {
+                "buffer": self.buffer.label,
+                "element_type": self.buffer.element_type,
+                "index": self.element.index,
+                "address": f"{self.element.address:#x}",
+                "recorded": _json_number(self.element.recorded),
+                "replayed": _json_number(self.element.replayed),
+                "recorded_bits": f"{self.element.recorded_bits:#x}",
+                "replayed_bits": f"{self.element.replayed_bits:#x}",
+                "ulp": self.element.ulp,
+            }
+        return found
+
+
+@dataclass
+class ReplayResult:
+    """A whole replay, or a comparison of two traces (``device`` is then the other trace's path).
+
+    ``results`` are in call order; :attr:`launches` is the same as a pandas frame.
+    """
+
+    trace: str
+    device: str
+    emulated: bool
+    numerics: str
+    results: list[LaunchResult]
+    seconds: float
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(result.verdict for result in self.results)
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        return Counter(result.verdict for result in self.results)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How often each reason was given, the most frequent first."""
+        return dict(Counter(result.reason for result in self.results if result.reason).most_common())
+
+    @property
+    def first_divergence(self) -> FirstDivergence | None:
+        """The first launch or copy that fails, in call order."""
+        for result in self.results:
+            if result.verdict.counts_as is CountsAs.FAILS:
+                buffer, element = result.first_difference or (None, None)
+                return FirstDivergence(result, buffer, element)
+        return None
+
+    def exit_status(self, allow: Iterable[Verdict] = ()) -> int:
+        return exit_status(self.counts, allow)
+
+    @cached_property
+    def launches(self) -> pandas.DataFrame:
+        """One row a launch or copy: call, kind, kernel, grid, block, verdict, reason, seconds, differing, max_ulp…"""
+        from zluda.diff.frames import launch_frame
+
+        return launch_frame(self.results)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``zluda replay --json`` prints."""
+        kinds = Counter(result.kind for result in self.results)
+        counts = self.counts
+        divergence = self.first_divergence
+        return {
+            "trace": self.trace,
+            "device": self.device,
+            "emulated": self.emulated,
+            "numerics": self.numerics,
+            "verdict": self.verdict.value,
+            "launches": kinds["launch"],
+            "copies": kinds["copy"],
+            **{verdict.key: counts[verdict] for verdict in Verdict},
+            "reasons": self.reasons,
+            "first_divergence": divergence.to_json() if divergence else None,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+def _json_number(value: int | float) -> int | float | str:
+    """JSON has no NaN or infinity: those are given as text."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

@@ -1,0 +1,124 @@
+"""Content-addressed bytes of a trace: each content stored once, zstd where that is shorter, zeros for nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections import OrderedDict
+
+import zstandard
+
+from zluda.errors import TraceError
+
+ZEROS = 0
+"""The blob that is not stored: zeros of whatever length is asked for."""
+
+MAX_BLOB_BYTES = 512 << 20
+"""No content is longer: a reader never decompresses more for one blob."""
+
+_LEVEL = 3
+_KNOWN_KEYS = 1 << 17  # ids remembered to answer without a look-up: about 16 MiB
+
+
+def blob_key(content: bytes) -> bytes:
+    """The 128-bit BLAKE2b digest that names a content."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def is_zero(content: bytes) -> bool:
+    return content.count(0) == len(content)
+
+
+class BlobStore:
+    """Puts contents into the `blob` table of a connection that may write."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._known: OrderedDict[bytes, int] = OrderedDict()
+
+    def put(self, content: bytes) -> int:
+        """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. TraceError if it is too long."""
+        if is_zero(content):
+            return ZEROS
+        if len(content) > MAX_BLOB_BYTES:
+            raise TraceError(f"{len(content)} bytes in one piece; at most {MAX_BLOB_BYTES} can be stored")
+        key = blob_key(content)
+        found = self._known.get(key)
+        if found is None:
+            found = self._find(key) or self._insert(key, content)
+            self._known[key] = found
+            if len(self._known) > _KNOWN_KEYS:
+                self._known.popitem(last=False)
+        return found
+
+    def _find(self, key: bytes) -> int | None:
+        row = self._connection.execute("SELECT id FROM blob WHERE key = ?", (key,)).fetchone()
+        return int(row[0]) if row else None
+
+    def _insert(self, key: bytes, content: bytes) -> int:
+        data = self._compressor.compress(content)
+        if len(data) >= len(content):
+            data = content
+        cursor = self._connection.execute(
+            "INSERT INTO blob (key, size, data) VALUES (?, ?, ?)", (key, len(content), data)
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+
+class BlobReader:
+    """Takes contents out again, each checked against its key; keeps the last few in memory."""
+
+    def __init__(self, connection: sqlite3.Connection, file: str, *, cache_bytes: int = 32 << 20) -> None:
+        self._connection, self._file = connection, file
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
+        self._room = cache_bytes
+
+    def get(self, blob: int, length: int, *, limit: int, call: int | None = None) -> bytes:
+        """The content of ``blob``, which must be ``length`` bytes long and no longer than ``limit``."""
+        if not 0 <= length <= limit:
+            raise self._damaged(f"a length of {length} bytes where at most {limit} are allowed", call)
+        if blob == ZEROS:
+            return bytes(length)
+        content = self._cache.get(blob)
+        if content is None:
+            content = self._load(blob, limit, call)
+            self._keep(blob, content)
+        else:
+            self._cache.move_to_end(blob)
+        if len(content) != length:
+            raise self._damaged(f"blob {blob} has {len(content)} bytes, expected {length}", call)
+        return content
+
+    def _load(self, blob: int, limit: int, call: int | None) -> bytes:
+        row = self._connection.execute("SELECT key, size, data FROM blob WHERE id = ?", (blob,)).fetchone()
+        if row is None:
+            raise self._damaged(f"blob {blob} is missing", call)
+        key, size, data = row
+        if not isinstance(size, int) or not isinstance(data, bytes) or not 0 <= size <= limit:
+            raise self._damaged(f"blob {blob} claims {size!r} bytes; at most {limit} are allowed here", call)
+        content = data if len(data) == size else self._decompress(blob, data, size, call)
+        if blob_key(content) != key:
+            raise self._damaged(f"blob {blob} does not match its digest", call)
+        return content
+
+    def _decompress(self, blob: int, data: bytes, size: int, call: int | None) -> bytes:
+        try:
+            declared = zstandard.get_frame_parameters(data).content_size
+            if declared != size:
+                raise self._damaged(f"blob {blob} holds {declared} bytes, expected {size}", call)
+            return self._decompressor.decompress(data, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise self._damaged(f"blob {blob}: {error}", call) from error
+
+    def _keep(self, blob: int, content: bytes) -> None:
+        self._cache[blob] = content
+        self._room -= len(content)
+        while self._room < 0 and self._cache:
+            _, dropped = self._cache.popitem(last=False)
+            self._room += len(dropped)
+
+    def _damaged(self, message: str, call: int | None) -> TraceError:
+        return TraceError(f"damaged: {message}", file=self._file, call=call)

@@ -1,0 +1,234 @@
+"""What a trace holds, as Python values: one frozen dataclass a table.
+
+Numbers of calls are 0-based sequence numbers in the order in which the calls were entered, over all threads.
+Addresses, sizes and handles are plain unsigned integers; times are nanoseconds of the recording host's
+monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Dim3 = tuple[int, int, int]
+
+PAGE_BYTES = 64 * 1024
+"""The longest piece of memory one `page` row holds; pieces never straddle a multiple of it in their allocation."""
+
+
+class Direction(StrEnum):
+    """Which way a parameter's data flows; ``VALUE`` is a parameter that points to nothing the API reads or writes."""
+
+    VALUE = "value"
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+class Fidelity(StrEnum):
+    """What the recorded GPU ran, seen from the PTX that a replay translates."""
+
+    SAME_PTX = "same-ptx"  # the driver compiled this very PTX
+    SIBLING = "sibling"  # machine code that was built from the same source
+    UNKNOWN = "unknown"
+
+
+class AllocationKind(StrEnum):
+    DEVICE = "device"
+    MANAGED = "managed"
+    HOST = "host"
+    GLOBAL = "global"  # a .global or .const variable of a module
+    POOL = "pool"  # stream-ordered
+    VIRTUAL = "virtual"  # cuMemMap
+
+
+class ModuleKind(StrEnum):
+    """What the application handed to the driver."""
+
+    PTX = "ptx"
+    FATBIN = "fatbin"
+    CUBIN = "cubin"
+    ELF = "elf"  # a host executable or library with device code in it
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a driver function. ``pointee_size``: bytes of the fixed-size thing it points to, 0 if none."""
+
+    name: str
+    type: str
+    direction: Direction = Direction.VALUE
+    pointee_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A driver function as it was recorded, interned: ``id`` is what a `call` row refers to."""
+
+    id: int
+    function: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One driver call, decoded.
+
+    ``arguments`` maps every parameter to its raw 64-bit word. ``pointees`` maps a parameter that points to a thing
+    of fixed size to that thing (before the call for ``in``, after it for ``out`` and ``inout``): an int up to 8
+    bytes, else bytes; absent where the pointer was NULL or the call failed or never returned.
+    ``pointees_before`` holds what an ``inout`` parameter pointed to before the call.
+    ``end_ns`` and ``result`` are None for a call that never returned.
+    """
+
+    sequence: int
+    thread: int
+    parent: int | None
+    function: str
+    arguments: dict[str, int]
+    pointees: dict[str, int | bytes]
+    start_ns: int
+    end_ns: int | None
+    result: int | None
+    pointees_before: dict[str, int | bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Data of variable size that a call's parameter pointed to: a string, an array, a host buffer, a struct.
+
+    ``offset`` is 0 unless the start of the data was not captured; pieces that adjoin are joined on reading.
+    """
+
+    call: int
+    parameter: int  # index in the signature
+    direction: Direction  # IN: before the call, OUT: after it
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image of a module. ``origin`` says where it came from: ``as loaded``, ``fatbin entry 2 (zstd)``, a file."""
+
+    kind: ModuleKind
+    architecture: str
+    origin: str
+    size: int
+    blob: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A module or library from its load to its unload; ``images[0]`` is what the application handed over."""
+
+    id: int
+    kind: ModuleKind
+    origin: str
+    handle: int
+    load_call: int
+    unload_call: int | None
+    images: tuple[Image, ...]
+
+    @property
+    def ptx_image(self) -> Image | None:
+        return next((image for image in self.images if image.kind is ModuleKind.PTX), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel handle from the call that first gave it. ``layout``: (offset, size) of each parameter, if known."""
+
+    id: int
+    handle: int
+    first_call: int
+    module: int | None
+    name: str
+    layout: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch. ``parameters`` is the packed parameter buffer, ``attributes`` the launch attributes as
+    recorded. ``captured``: the memory that the launch can reach was looked at after it, so that `pages` of this call
+    are all that it changed there.
+    """
+
+    call: int
+    function: int  # id
+    kernel: str
+    handle: int
+    module: int | None
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
+    shared_bytes: int
+    stream: int
+    attributes: bytes
+    parameters: bytes
+    layout: tuple[tuple[int, int], ...] | None
+    gpu_time_ns: int | None
+    fidelity: Fidelity
+    captured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A range of device memory from ``born`` (the call that made it) to ``died`` (the call that freed it)."""
+
+    id: int
+    base: int
+    size: int
+    kind: AllocationKind
+    name: str  # of a module's variable
+    module: int | None
+    born: int
+    died: int | None
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+    def alive_after(self, call: int) -> bool:
+        return self.born <= call and (self.died is None or self.died > call)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The contents of ``[offset, offset + length)`` of an allocation after ``call``, where the call changed them."""
+
+    call: int
+    allocation: int
+    offset: int
+    length: int
+    blob: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that was not captured: ``kind`` is its class (one word or a function's name), ``text`` says why."""
+
+    call: int | None
+    kind: str
+    text: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows a trace holds; ``page_bytes`` are bytes of memory before compression."""
+
+    calls: int
+    open_calls: int
+    threads: int
+    launches: int
+    kernels: int
+    modules: int
+    modules_with_ptx: int
+    allocations: int
+    pages: int
+    page_bytes: int
+    payloads: int
+    blobs: int
+    gaps: int

@@ -1,0 +1,139 @@
+-- The trace file, version 1. Not yet frozen: until it is, a reader reads its own version only.
+--
+-- History
+--   1  first version
+--
+-- Calls are numbered from 0 in the order in which they were entered. INTEGER columns that hold addresses, handles
+-- or other 64-bit words are two's complement: mask with 2^64 - 1. Times are nanoseconds of the monotonic clock.
+
+-- What was recorded, where and by what. Values are JSON.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A driver function as this recording knew it, so that an older reader can print a newer trace.
+CREATE TABLE signature (
+    id         INTEGER PRIMARY KEY,
+    function   TEXT NOT NULL,      -- the entry's full name, with its version suffix
+    parameters TEXT NOT NULL       -- JSON: [[name, C type, direction, bytes pointed to], …]
+) STRICT;
+
+-- A call is entered before it is made and closed after, so a call that crashed is on record, open.
+CREATE TABLE call (
+    sequence  INTEGER PRIMARY KEY,
+    thread    INTEGER NOT NULL,    -- the operating system's thread id
+    parent    INTEGER,             -- the call inside which this one was made
+    signature INTEGER NOT NULL REFERENCES signature(id),
+    start_ns  INTEGER NOT NULL,
+    end_ns    INTEGER,             -- NULL: never returned
+    result    INTEGER,             -- CUresult
+    arguments BLOB NOT NULL        -- 8 bytes a parameter, then the fixed-size things they point to, in order
+) STRICT;
+
+-- Bytes, stored once. Blob 0 is not in the table: it stands for zeros, of whatever length is asked for.
+CREATE TABLE blob (
+    id   INTEGER PRIMARY KEY,
+    key  BLOB NOT NULL UNIQUE,     -- BLAKE2b of the content, 16 bytes
+    size INTEGER NOT NULL,         -- of the content
+    data BLOB NOT NULL             -- one zstd frame, or the content itself where that is not longer
+) STRICT;
+
+-- Variable-size data that a parameter pointed to, in pieces of at most 1 MiB.
+CREATE TABLE payload (
+    id        INTEGER PRIMARY KEY,
+    call      INTEGER NOT NULL REFERENCES call(sequence),
+    parameter INTEGER NOT NULL,    -- index in the signature
+    direction TEXT NOT NULL,       -- in: before the call; out: after it
+    offset    INTEGER NOT NULL,
+    length    INTEGER NOT NULL,
+    blob      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX payload_of_call ON payload(call);
+
+CREATE TABLE module (
+    id          INTEGER PRIMARY KEY,
+    kind        TEXT NOT NULL,     -- ptx, fatbin, cubin, elf, other: what the application handed over
+    origin      TEXT NOT NULL,     -- a file's name, or the driver function that took it from memory
+    handle      INTEGER NOT NULL,  -- CUmodule or CUlibrary
+    load_call   INTEGER NOT NULL,
+    unload_call INTEGER
+) STRICT;
+
+-- Image 0 of a module is what the application handed over; the others were found inside it.
+CREATE TABLE image (
+    module       INTEGER NOT NULL REFERENCES module(id),
+    ordinal      INTEGER NOT NULL,
+    kind         TEXT NOT NULL,
+    architecture TEXT NOT NULL,    -- sm_90, compute_90, or empty where unknown
+    origin       TEXT NOT NULL,    -- where in the module it was found
+    size         INTEGER NOT NULL,
+    blob         INTEGER NOT NULL,
+    PRIMARY KEY (module, ordinal)
+) STRICT, WITHOUT ROWID;
+
+-- A kernel handle. A handle's value can come again after an unload: rows are generations, told apart by first_call.
+CREATE TABLE function (
+    id         INTEGER PRIMARY KEY,
+    handle     INTEGER NOT NULL,   -- CUfunction or CUkernel
+    first_call INTEGER NOT NULL,
+    module     INTEGER REFERENCES module(id),
+    name       TEXT NOT NULL,
+    layout     TEXT                -- JSON: [[offset, size], …] of the parameters; NULL where unknown
+) STRICT;
+
+CREATE TABLE launch (
+    call         INTEGER PRIMARY KEY REFERENCES call(sequence),
+    function     INTEGER NOT NULL REFERENCES function(id),
+    grid_x       INTEGER NOT NULL,
+    grid_y       INTEGER NOT NULL,
+    grid_z       INTEGER NOT NULL,
+    block_x      INTEGER NOT NULL,
+    block_y      INTEGER NOT NULL,
+    block_z      INTEGER NOT NULL,
+    cluster_x    INTEGER NOT NULL,
+    cluster_y    INTEGER NOT NULL,
+    cluster_z    INTEGER NOT NULL,
+    shared_bytes INTEGER NOT NULL, -- dynamic
+    stream       INTEGER NOT NULL,
+    attributes   BLOB NOT NULL,    -- CUlaunchAttribute array as passed
+    parameters   BLOB NOT NULL,    -- the packed parameter buffer
+    gpu_time_ns  INTEGER,
+    fidelity     TEXT NOT NULL,    -- same-ptx, sibling, unknown: what the GPU ran
+    captured     INTEGER NOT NULL  -- 1: reachable memory was looked at after the launch
+) STRICT;
+
+-- Memory, by generation: an address alone is never a key.
+CREATE TABLE allocation (
+    id     INTEGER PRIMARY KEY,
+    base   INTEGER NOT NULL,
+    size   INTEGER NOT NULL,
+    kind   TEXT NOT NULL,          -- device, managed, host, global, pool, virtual
+    name   TEXT NOT NULL,          -- of a module's variable, else empty
+    module INTEGER REFERENCES module(id),
+    born   INTEGER NOT NULL,       -- the call that made it
+    died   INTEGER                 -- the call that freed it
+) STRICT;
+
+-- Memory after a call, where the call changed it: the contents of [offset, offset + length) of an allocation.
+-- A row stays inside one 64 KiB page of its allocation. Where rows of one call overlap, the later row holds.
+CREATE TABLE page (
+    id         INTEGER PRIMARY KEY,
+    call       INTEGER NOT NULL,
+    allocation INTEGER NOT NULL REFERENCES allocation(id),
+    offset     INTEGER NOT NULL,
+    length     INTEGER NOT NULL,
+    blob       INTEGER NOT NULL
+) STRICT;
+CREATE INDEX page_of_call ON page(call);
+CREATE INDEX page_timeline ON page(allocation, offset / 65536, call);
+
+-- What was not captured, and why.
+CREATE TABLE gap (
+    id    INTEGER PRIMARY KEY,
+    call  INTEGER,                 -- NULL: of the recording as a whole
+    kind  TEXT NOT NULL,
+    text  TEXT NOT NULL,
+    count INTEGER NOT NULL
+) STRICT;
+CREATE INDEX gap_of_call ON gap(call);
