@@ -1,14 +1,16 @@
 """Replaying: issue a trace's calls to a driver, and hold each launch against what NVIDIA's GPU computed.
 
-Owns the player (``player``), the handlers of replayable calls (``handlers``), the mapping of recorded handles to live ones
-(``handles``), the address plan (``address_plan``), the memory timeline of a replay (``memory``) and the judging of a launch
-(``judge``). May import ``report``, ``diff``, ``runner``, ``driver``, ``device``, ``ptx`` and ``tracefile``.
+Owns the player (``player``) with the handlers of replayable calls (``handlers``), the mapping of recorded
+handles to live ones (``handles``), the address plan (``address_plan``), the memory of a replay beside the record's
+(``memory``), the judging of a launch (``judge``) and the writing of a replay as a trace (``output``). May import
+``report``, ``diff``, ``runner``, ``driver``, ``device``, ``ptx`` and ``tracefile``.
 
-Trace → player → handler → driver in a runner process; after each launch and device-to-host copy the bytes recorded against
-the bytes replayed → :class:`zluda.diff.results.LaunchResult`; all of them → :class:`zluda.diff.results.ReplayResult`.
+Trace → player → handler → driver in a runner process; after each launch and device-to-host copy the bytes
+recorded against the bytes replayed → :class:`zluda.diff.results.LaunchResult`; all of them →
+:class:`zluda.diff.results.ReplayResult`.
 
-The package can be called: ``zluda.replay("trace.bin")`` is :func:`zluda.replay.api.replay`, whether or not the
-package was imported before.
+The package can be called: ``zluda.replay("trace.bin")`` is :func:`zluda.replay.api.replay`, whether or not
+the package was imported before.
 """
 
 from __future__ import annotations

@@ -27,10 +27,11 @@ def replay(
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
 
-    ``mode="stream"`` runs the calls in their recorded order, each launch on the memory the launches before it left.
-    ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``, ``kernel:regex``, ``@file``) limits which
-    launches and copies run; the rest keep the record's result. Raises TraceError for a file that cannot be
-    read, DeviceError for a device that is not there, UnsupportedError for an option of a later version.
+    ``mode="stream"`` runs the calls in their recorded order, each launch on the memory that the launches
+    before it left. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
+    ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
+    Raises TraceError for a file that cannot be read, DeviceError for a device that is not there,
+    UnsupportedError for an option of a later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")

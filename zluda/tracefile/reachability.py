@@ -97,8 +97,9 @@ def reachable(
 ) -> list[int]:
     """Keys of the allocations that a launch reaches, each once, direct ones first.
 
-    ``parameters`` is the packed parameter buffer, ``read(key)`` gives the contents of an allocation before the launch and is
-    only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the module's globals.
+    ``parameters`` is the packed parameter buffer, ``read(key)`` gives the contents of an allocation before the
+    launch and is only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the module's
+    globals.
     """
     direct = dict.fromkeys(spans.pointed_to(parameters))
     direct.update(dict.fromkeys(roots))

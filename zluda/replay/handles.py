@@ -1,0 +1,68 @@
+"""Recorded handles and addresses to those of this replay.
+
+A handle *value* may be used again after its object is gone, so binding a value again starts a new generation
+and the old one is forgotten. An object that this replay could not make is bound to the :class:`Unavailable`
+that says why; whatever needs it inherits that verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zluda.diff.results import Verdict
+from zluda.errors import Error
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Why an object of the record has no live counterpart."""
+
+    verdict: Verdict
+    reason: str
+
+
+class Unplayable(Error):
+    """A recorded call that cannot be issued here; carries the verdict for launches that depend on it."""
+
+    def __init__(self, why: Unavailable) -> None:
+        self.why = why
+        super().__init__(why.reason)
+
+
+# Handle values with a meaning of their own: the default streams (cuda.h CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
+_STREAM_CONSTANTS = (0, 1, 2)
+
+
+class HandleMap:
+    """One map for each kind of object: ``context module library function stream event``.
+
+    Kernels and functions are one kind, since ``cuLaunchKernel`` takes either.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[str, int], int | Unavailable] = {}
+        for stream in _STREAM_CONSTANTS:
+            self._live["stream", stream] = stream
+
+    def bind(self, kind: str, recorded: int, live: int | Unavailable) -> None:
+        """``recorded`` now names the object ``live``."""
+        self._live[kind, recorded] = live
+
+    def release(self, kind: str, recorded: int) -> None:
+        """``recorded`` names nothing any more."""
+        if not (kind == "stream" and recorded in _STREAM_CONSTANTS):
+            self._live.pop((kind, recorded), None)
+
+    def live(self, kind: str, recorded: int) -> int:
+        """The live handle; raises :class:`Unplayable` where there is none."""
+        found = self._live.get((kind, recorded))
+        if found is None:
+            reason = f"{kind} {recorded:#x} was not made by a call that was replayed"
+            raise Unplayable(Unavailable(Verdict.GAP, reason))
+        if isinstance(found, Unavailable):
+            raise Unplayable(found)
+        return found
+
+    def get(self, kind: str, recorded: int) -> int | Unavailable | None:
+        """As :meth:`live`, without raising."""
+        return self._live.get((kind, recorded))
