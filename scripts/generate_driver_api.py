@@ -1,0 +1,447 @@
+"""Derive ``zluda/driver/driver_api.json`` from CUDA's headers.
+
+Usage: python scripts/generate_driver_api.py [--cuda /usr/local/cuda] [--output zluda/driver/driver_api.json]
+
+The headers are preprocessed with every API version visible, the prototypes are read with one pattern, and
+sizes and layouts come from a C program that the host compiler builds against the same headers. What a header cannot
+say (which pointer is a host buffer and how long it is, which call only asks) stands in the tables below. A
+table row that names no function or parameter of the headers is an error, so that the tables cannot rot.
+
+Output, per exported name: ``base`` (without version and default-stream suffix), ``effect`` (``query`` changes
+nothing, ``hint`` changes speed at most, ``effect`` changes what a program computes), ``replay`` (the player
+has a handler for it), ``special`` (what the recorder does beyond its parameters), and ``parameters``: name, C ``type``,
+``direction`` (value, in, out, inout), ``pointee`` (bytes of fixed size behind the pointer, 0: none or of
+variable size), ``slot`` (index among integer argument words; -1: passed in a vector register), and, for variable data,
+``rule`` (string, buffer, image) with ``count`` (the parameter that holds the number of elements) and
+``unit`` (bytes of one element).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HEADERS = ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
+
+# The graphics headers need headers of systems that need not be there; these few types are all they use.
+FOREIGN_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
+FOREIGN_TYPES = """
+typedef unsigned int GLuint; typedef unsigned int GLenum; typedef int EGLint;
+typedef void *EGLImageKHR; typedef void *EGLStreamKHR; typedef void *EGLSyncKHR;
+typedef unsigned int VdpDevice; typedef unsigned int VdpVideoSurface; typedef unsigned int VdpOutputSurface;
+typedef int VdpGetProcAddress;
+"""
+
+PROTOTYPE = re.compile(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(([^;{}]*?)\)\s*;", re.S)
+SUFFIX = re.compile(r"(_v\d+)?(_pts[dz])?$")
+
+# --- what the headers do not say ---------------------------------------------------------------------
+
+# Base-name patterns of calls that change nothing a program computes.
+QUERIES = """
+cu*Get* cu*Query* cu*Is* cu*CanAccess* cuOccupancy* cuGetErrorString cuGetErrorName cuDriverGetVersion
+cuDeviceTotalMem cuDeviceComputeCapability cuEventElapsedTime cuModuleGetLoadingMode cuTensorMapEncode*
+cuTensorMapReplaceAddress cuFuncIsLoaded cuLogs* cuProfiler* cuDevSmResourceSplitByCount
+cuGraphNodeFindInClone cuGraphDebugDotPrint cuThreadExchangeStreamCaptureMode cuModuleEnumerateFunctions
+cuLibraryEnumerateKernels cuIpcGet*
+""".split()
+
+# … except these, which match a pattern above and do change something (or reach code that is not recorded).
+NOT_QUERIES = """
+cuGetExportTable cuDeviceGetNvSciSyncAttributes cuModuleGetTexRef cuModuleGetSurfRef cuDeviceGetMemPool
+cuGraphicsMapResources cuLibraryGetUnifiedFunction cuMemGetHandleForAddressRange cuIpcGetMemHandle
+cuIpcGetEventHandle cuModuleGetFunction cuModuleGetGlobal cuLibraryGetKernel cuLibraryGetModule
+cuLibraryGetGlobal cuKernelGetFunction cuLibraryGetManaged cuMemHostGetDevicePointer cuStreamQuery
+cuEventQuery cuMemPoolGetAccess
+""".split()
+
+HINTS = """
+cuCtxSetCacheConfig cuCtxSetSharedMemConfig cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuKernelSetCacheConfig
+cuFuncSetBlockShape_unused cuMemAdvise cuMemPrefetchAsync cuMemPrefetchBatchAsync cuFuncLoad cuCtxResetPersistingL2Cache
+cuMemHostRegister cuMemHostUnregister cuDeviceRegisterAsyncNotification cuDeviceUnregisterAsyncNotification
+cuFlushGPUDirectRDMAWrites cuMemPoolSetAttribute cuMemPoolTrimTo cuDevicePrimaryCtxSetFlags cuCtxSetFlags
+cuStreamCopyAttributes cuStreamSetAttribute cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
+""".split()
+HINTS = [name for name in HINTS if not name.endswith("_unused")]
+
+# Base names that the player issues to a driver.
+REPLAYED = """
+cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags
+cuCtxCreate cuCtxDestroy cuCtxSetCurrent cuCtxPushCurrent cuCtxPopCurrent cuCtxSynchronize cuCtxSetLimit
+cuCtxSetCacheConfig
+cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
+cuModuleGetGlobal cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel cuLibraryGetModule
+cuLibraryGetGlobal cuKernelGetFunction cuFuncSetAttribute cuKernelSetAttribute cuFuncSetCacheConfig
+cuKernelSetCacheConfig cuFuncLoad
+cuMemAlloc cuMemAllocPitch cuMemFree cuMemAllocHost cuMemHostAlloc cuMemFreeHost
+cuMemcpyHtoD cuMemcpyDtoH cuMemcpyDtoD cuMemcpy cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync
+cuMemcpyAsync cuMemsetD8 cuMemsetD16 cuMemsetD32 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
+cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamSynchronize cuStreamQuery cuStreamWaitEvent
+cuEventCreate cuEventDestroy cuEventRecord cuEventRecordWithFlags cuEventSynchronize cuEventQuery
+cuLaunchKernel cuLaunchKernelEx
+""".split()
+
+# What the recorder does beyond copying parameters, by base name. One word is one case of the agent.
+SPECIALS = {
+    "cuMemAlloc": "allocate", "cuMemAllocPitch": "allocate_pitch", "cuMemAllocManaged": "allocate_managed",
+    "cuMemAllocAsync": "allocate", "cuMemAllocFromPoolAsync": "allocate",
+    "cuMemFree": "free", "cuMemFreeAsync": "free",
+    "cuMemcpyHtoD": "copy_h2d", "cuMemcpyHtoDAsync": "copy_h2d_async",
+    "cuMemcpyDtoH": "copy_d2h", "cuMemcpyDtoHAsync": "copy_d2h_async",
+    "cuMemcpyDtoD": "copy_d2d", "cuMemcpyDtoDAsync": "copy_d2d_async",
+    "cuMemcpy": "copy_unified", "cuMemcpyAsync": "copy_unified_async",
+    "cuMemcpyPeer": "copy_peer", "cuMemcpyPeerAsync": "copy_peer_async",
+    "cuMemsetD8": "set_1", "cuMemsetD16": "set_2", "cuMemsetD32": "set_4",
+    "cuMemsetD8Async": "set_1_async", "cuMemsetD16Async": "set_2_async", "cuMemsetD32Async": "set_4_async",
+    "cuMemsetD2D8": "opaque_write", "cuMemsetD2D16": "opaque_write", "cuMemsetD2D32": "opaque_write",
+    "cuMemsetD2D8Async": "opaque_write", "cuMemsetD2D16Async": "opaque_write",
+    "cuMemsetD2D32Async": "opaque_write",
+    "cuMemcpy2D": "opaque_write", "cuMemcpy2DUnaligned": "opaque_write", "cuMemcpy3D": "opaque_write",
+    "cuMemcpy2DAsync": "opaque_write", "cuMemcpy3DAsync": "opaque_write", "cuMemcpyAtoD": "opaque_write",
+    "cuMemcpyBatchAsync": "opaque_write", "cuMemcpy3DBatchAsync": "opaque_write",
+    "cuMemcpy3DPeer": "opaque_write", "cuMemcpy3DPeerAsync": "opaque_write", "cuGraphLaunch": "opaque_write",
+    "cuLaunchCooperativeKernelMultiDevice": "opaque_write", "cuStreamBatchMemOp": "opaque_write",
+    "cuStreamWriteValue32": "opaque_write", "cuStreamWriteValue64": "opaque_write",
+    "cuMemBatchDecompressAsync": "opaque_write", "cuLaunch": "opaque_write", "cuLaunchGrid": "opaque_write",
+    "cuLaunchGridAsync": "opaque_write", "cuLaunchHostFunc": "opaque_write",
+    "cuLaunchKernel": "launch", "cuLaunchKernelEx": "launch_ex", "cuLaunchCooperativeKernel": "launch_cooperative",
+    "cuModuleLoad": "module_load", "cuModuleLoadData": "module_load", "cuModuleLoadDataEx": "module_load",
+    "cuModuleLoadFatBinary": "module_load", "cuLibraryLoadData": "library_load",
+    "cuLibraryLoadFromFile": "library_load", "cuModuleUnload": "module_unload", "cuLibraryUnload": "library_unload",
+    "cuModuleGetFunction": "get_function", "cuKernelGetFunction": "get_function",
+    "cuLibraryGetKernel": "get_kernel",
+    "cuCtxDestroy": "context_destroy", "cuDevicePrimaryCtxRelease": "context_destroy",
+    "cuDevicePrimaryCtxReset": "context_destroy", "cuCtxDetach": "context_destroy",
+}  # fmt: skip
+
+# Directions that "const pointer is in, other pointer is out" gets wrong. (base pattern, parameter, direction)
+DIRECTIONS = [
+    ("cuCtxCreate", "ctxCreateParams", "in"),
+    ("cuCtxCreate", "paramsArray", "in"),
+    ("cuThreadExchangeStreamCaptureMode", "mode", "inout"),
+    ("cuMemPoolGetAccess", "location", "in"),
+    ("cuMemGetDefaultMemPool", "location", "in"),
+    ("cuMemGetMemPool", "location", "in"),
+    ("cuMemSetMemPool", "location", "in"),
+    ("cuMemPoolImportPointer", "shareData", "in"),
+    ("cuMem*Batch*Async", "prefetchLocs", "in"),
+    ("cuMem*Batch*Async", "prefetchLocIdxs", "in"),
+    ("cuGraphInstantiateWithParams", "instantiateParams", "inout"),
+    ("cuGraphAddNode", "nodeParams", "inout"),
+    ("cuGraph*NodeSetParams", "nodeParams", "in"),
+    ("cuGraphAddMemAllocNode", "nodeParams", "inout"),
+    ("cuGraphGetEdges", "numEdges", "inout"),
+    ("cuGraphGetNodes", "numNodes", "inout"),
+    ("cuGraphGetRootNodes", "numRootNodes", "inout"),
+    ("cuGraphNodeGetDependencies", "numDependencies", "inout"),
+    ("cuGraphNodeGetDependentNodes", "numDependentNodes", "inout"),
+    ("cuDevSmResourceSplitByCount", "nbGroups", "inout"),
+    ("cuCoredump*", "size", "inout"),
+    ("cuLogsDump*", "iterator", "inout"),
+    ("cuLogsDumpToMemory", "size", "inout"),
+    ("cuTexRefSetBorderColor", "pBorderColor", "in"),
+    ("cuTensorMapReplaceAddress", "tensorMap", "inout"),
+    ("cuCheckpointProcess*", "args", "in"),
+    ("cuGraphExecUpdate", "resultInfo", "out"),
+]  # fmt: skip
+
+# Data whose size another parameter gives: (base pattern, parameter, direction, count parameter, element bytes).
+# The element size 0 means "the size of the pointee".
+BUFFERS = [
+    ("cuMemcpyHtoD", "srcHost", "in", "ByteCount", 1), ("cuMemcpyHtoDAsync", "srcHost", "in", "ByteCount", 1),
+    ("cuMemcpyDtoH", "dstHost", "out", "ByteCount", 1), ("cuMemcpyDtoHAsync", "dstHost", "out", "ByteCount", 1),
+    ("cuMemcpyHtoA", "srcHost", "in", "ByteCount", 1), ("cuMemcpyHtoAAsync", "srcHost", "in", "ByteCount", 1),
+    ("cuDeviceGetName", "name", "out", "len", 1), ("cuDeviceGetPCIBusId", "pciBusId", "out", "len", 1),
+    ("cuModuleLoadDataEx", "options", "in", "numOptions", 0),
+    ("cuModuleLoadDataEx", "optionValues", "in", "numOptions", 0),
+    ("cuLinkCreate", "options", "in", "numOptions", 0), ("cuLinkCreate", "optionValues", "in", "numOptions", 0),
+    ("cuLinkAdd*", "options", "in", "numOptions", 0), ("cuLinkAdd*", "optionValues", "in", "numOptions", 0),
+    ("cuLinkAddData", "data", "in", "size", 1),
+    ("cuLibraryLoad*", "jitOptions", "in", "numJitOptions", 0),
+    ("cuLibraryLoad*", "jitOptionsValues", "in", "numJitOptions", 0),
+    ("cuLibraryLoad*", "libraryOptions", "in", "numLibraryOptions", 0),
+    ("cuLibraryLoad*", "libraryOptionValues", "in", "numLibraryOptions", 0),
+    ("cuModuleEnumerateFunctions", "functions", "out", "numFunctions", 0),
+    ("cuLibraryEnumerateKernels", "kernels", "out", "numKernels", 0),
+    ("cuMemSetAccess", "desc", "in", "count", 0), ("cuMemPoolSetAccess", "map", "in", "count", 0),
+    ("cuPointerGetAttributes", "attributes", "in", "numAttributes", 0),
+    ("cuPointerGetAttributes", "data", "in", "numAttributes", 0),
+    ("cuMemRangeGetAttributes", "attributes", "in", "numAttributes", 0),
+    ("cuMemRangeGetAttributes", "dataSizes", "in", "numAttributes", 0),
+    ("cuMemRangeGetAttributes", "data", "in", "numAttributes", 0),
+    ("cuParamSetv", "ptr", "in", "numbytes", 1), ("cuStreamBatchMemOp", "paramArray", "in", "count", 0),
+    ("cuGraphAdd*", "dependencies", "in", "numDependencies", 0),
+    ("cuGraphAddDependencies", "from", "in", "numDependencies", 0),
+    ("cuGraphAddDependencies", "to", "in", "numDependencies", 0),
+    ("cuGraphRemoveDependencies", "from", "in", "numDependencies", 0),
+    ("cuGraphRemoveDependencies", "to", "in", "numDependencies", 0),
+    ("cuMemcpyBatchAsync", "dsts", "in", "count", 0), ("cuMemcpyBatchAsync", "srcs", "in", "count", 0),
+    ("cuMemcpyBatchAsync", "sizes", "in", "count", 0), ("cuMemcpyBatchAsync", "attrs", "in", "numAttrs", 0),
+    ("cuMemcpyBatchAsync", "attrsIdxs", "in", "numAttrs", 0), ("cuMemcpy3DBatchAsync", "opList", "in", "numOps", 0),
+    ("cuMemPrefetchBatchAsync", "dptrs", "in", "count", 0), ("cuMemPrefetchBatchAsync", "sizes", "in", "count", 0),
+    ("cuMemDiscard*", "dptrs", "in", "count", 0), ("cuMemDiscard*", "sizes", "in", "count", 0),
+    ("cuGraphicsMapResources", "resources", "in", "count", 0),
+    ("cuGraphicsUnmapResources", "resources", "in", "count", 0),
+    ("cuLaunchCooperativeKernelMultiDevice", "launchParamsList", "in", "numDevices", 0),
+    ("cuDeviceGetHostAtomicCapabilities", "operations", "in", "count", 0),
+    ("cuDeviceGetHostAtomicCapabilities", "capabilities", "out", "count", 0),
+    ("cuMemMapArrayAsync", "mapInfoList", "in", "count", 0),
+    ("cuDevResourceGenerateDesc", "resources", "in", "nbResources", 0),
+    ("cuTensorMapEncode*", "globalDim", "in", "tensorRank", 0),
+    ("cuTensorMapEncode*", "elementStrides", "in", "tensorRank", 0),
+    ("cuTensorMapEncodeTiled", "boxDim", "in", "tensorRank", 0),
+]  # fmt: skip
+
+# Pointers to module images, whose own headers say how long they are.
+IMAGES = [
+    ("cuModuleLoadData*", "image"),
+    ("cuModuleLoadFatBinary", "fatCubin"),
+    ("cuLibraryLoadData", "code"),
+]
+
+# Output arrays without a countable bound at entry: recorded by address only.
+UNBOUNDED = [
+    ("cuGraphGet*", "nodes"), ("cuGraphGetRootNodes", "rootNodes"), ("cuGraphGetEdges", "from"),
+    ("cuGraphGetEdges", "to"), ("cuGraphGetEdges", "edgeData"), ("cuGraphNodeGetDependencies", "dependencies"),
+    ("cuGraphNodeGetDependencies", "edgeData"), ("cuGraphNodeGetDependentNodes", "dependentNodes"),
+    ("cuGraphNodeGetDependentNodes", "edgeData"), ("cuGraphInstantiate", "logBuffer"),
+    ("cuLogsDumpToMemory", "buffer"), ("cuDevSmResourceSplitByCount", "result"), ("cuDeviceGetLuid", "luid"),
+    ("cuMemcpyBatchAsync", "failIdx"), ("cuMemcpy3DBatchAsync", "failIdx"), ("cuLaunchKernel*", "kernelParams"),
+    ("cuLaunchKernel*", "extra"), ("cuLaunchCooperativeKernel", "kernelParams"),
+    ("cuMemBatchDecompressAsync", "paramsArray"), ("cuMemBatchDecompressAsync", "errorIndex"),
+    ("cuStreamUpdateCaptureDependencies", "dependencies"), ("cuDeviceGetP2PAtomicCapabilities", "operations"),
+    ("cuDeviceGetP2PAtomicCapabilities", "capabilities"),
+]  # fmt: skip
+
+# Structures whose fields the recorder or the player reads.
+LAYOUTS = {
+    "CUlaunchConfig": "gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes hStream attrs numAttrs",
+    "CUlaunchAttribute": "id value",
+    "CUDA_KERNEL_NODE_PARAMS": "func gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes "
+    "kernelParams extra kern ctx",
+    "CUDA_MEMCPY2D": "srcXInBytes srcY srcMemoryType srcHost srcDevice srcArray srcPitch dstXInBytes dstY "
+    "dstMemoryType dstHost dstDevice dstArray dstPitch WidthInBytes Height",
+    "CUDA_MEMCPY3D": "srcXInBytes srcY srcZ srcLOD srcMemoryType srcHost srcDevice srcArray srcPitch srcHeight "
+    "dstXInBytes dstY dstZ dstLOD dstMemoryType dstHost dstDevice dstArray dstPitch dstHeight WidthInBytes Height "
+    "Depth",
+    "CUDA_MEMSET_NODE_PARAMS": "dst pitch value elementSize width height",
+}
+
+
+# --- reading the headers -----------------------------------------------------------------------------
+
+
+class Headers:
+    """The headers of one toolkit, preprocessed with every API version visible."""
+
+    def __init__(self, cuda: Path, work: Path) -> None:
+        self.work = work
+        for name in FOREIGN_HEADERS:
+            path = work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        self.include = [f"-I{cuda}/include", f"-I{work}"]
+        self.preamble = "#include <stddef.h>\n#include <stdio.h>\n#define __CUDA_API_VERSION_INTERNAL 1\n"
+        self.preamble += FOREIGN_TYPES
+        self.preamble += "".join(f"#include <{h}>\n" for h in HEADERS if (cuda / "include" / h).exists())
+
+    def preprocess(self) -> str:
+        return self._gcc(self.preamble, "-E", "-P").stdout
+
+    def run(self, body: str) -> str:
+        """Compile and run ``int main(void) { body }``; what it prints."""
+        program = self.work / "sizes"
+        self._gcc(f"{self.preamble}\nint main(void) {{\n{body}\nreturn 0; }}\n", "-w", "-o", str(program))
+        return subprocess.run([program], check=True, capture_output=True, text=True).stdout
+
+    def _gcc(self, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+        path = self.work / "source.c"
+        path.write_text(source)
+        command = ["gcc", *self.include, str(path), *options]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise SystemExit(f"{' '.join(command)}:\n{result.stderr[:3000]}")
+        return result
+
+
+def split_parameters(text: str) -> list[tuple[str, str]]:
+    """``(C type, name)`` of each parameter."""
+    text = " ".join(text.split())
+    if text in ("", "void"):
+        return []
+    parameters = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(.*?[\s*])(\w+)\s*(\[\d*\])?\s*", part)
+        if not match:
+            raise SystemExit(f"parameter without a name: {part!r}")
+        kind = re.sub(r"\s*\*", " *", match[1].strip()).replace("* *", "**")
+        parameters.append((kind + (" *" if match[3] else ""), match[2]))
+    return parameters
+
+
+def pointee_of(kind: str) -> str | None:
+    """The type behind a pointer; None for a value, ``void``, text and functions."""
+    if not kind.endswith("*"):
+        return None
+    inner = re.sub(r"^const ", "", kind[:-1].strip())
+    return None if inner in ("void", "char") else inner
+
+
+def base_name(name: str) -> str:
+    """Without version and default-stream suffix: ``cuMemcpyHtoDAsync_v2_ptsz`` → ``cuMemcpyHtoDAsync``."""
+    return SUFFIX.sub("", name)
+
+
+# --- the tables applied ------------------------------------------------------------------------------
+
+
+class Table:
+    """Rows of one hand-written table; remembers which rows were used."""
+
+    def __init__(self, title: str, rows: list[Any]) -> None:
+        self.title, self.rows, self.used = title, rows, [False] * len(rows)
+
+    def find(self, base: str, parameter: str) -> Any:
+        found = None
+        for index, row in enumerate(self.rows):
+            if row[1] == parameter and fnmatch.fnmatchcase(base, row[0]):
+                self.used[index] = True
+                found = found or row
+        return found
+
+    def check(self) -> None:
+        unused = [row for row, used in zip(self.rows, self.used, strict=True) if not used]
+        if unused:
+            raise SystemExit(f"{self.title}: rows that name nothing in the headers: {unused}")
+
+
+def effect_of(base: str) -> str:
+    if base in NOT_QUERIES:
+        return "effect"
+    if base in HINTS:
+        return "hint"
+    return "query" if any(fnmatch.fnmatchcase(base, pattern) for pattern in QUERIES) else "effect"
+
+
+class Generator:
+    """Builds the JSON object from the headers and the tables."""
+
+    def __init__(self, headers: Headers) -> None:
+        self.prototypes = {
+            name: split_parameters(text) for name, text in PROTOTYPE.findall(headers.preprocess())
+        }
+        self.sizes = self._measure(headers)
+        self.layouts = self._layouts(headers)
+        self.directions = Table("DIRECTIONS", DIRECTIONS)
+        self.buffers = Table("BUFFERS", BUFFERS)
+        self.images = Table("IMAGES", IMAGES)
+        self.unbounded = Table("UNBOUNDED", UNBOUNDED)
+        self.version = int(headers.run('printf("%d", CUDA_VERSION);'))
+
+    def _measure(self, headers: Headers) -> dict[str, int]:
+        kinds = {kind for parameters in self.prototypes.values() for kind, _ in parameters}
+        kinds |= {inner for kind in kinds if (inner := pointee_of(kind))}
+        lines = [f'printf("%s=%zu\\n", "{kind}", sizeof({kind}));' for kind in sorted(kinds)]
+        return {
+            k: int(v)
+            for k, v in (line.rsplit("=", 1) for line in headers.run("\n".join(lines)).split("\n") if line)
+        }
+
+    def _layouts(self, headers: Headers) -> dict[str, Any]:
+        lines = []
+        for name, fields in LAYOUTS.items():
+            lines.append(f'printf("%s . 0 %zu\\n", "{name}", sizeof({name}));')
+            lines += [
+                f'printf("%s %s %zu %zu\\n", "{name}", "{f}", offsetof({name}, {f}), sizeof((({name}*)0)->{f}));'
+                for f in fields.split()
+            ]
+        layouts: dict[str, Any] = {}
+        for line in headers.run("\n".join(lines)).splitlines():
+            name, field, offset, size = line.split()
+            if field == ".":
+                layouts[name] = {"size": int(size), "fields": {}}
+            else:
+                layouts[name]["fields"][field] = [int(offset), int(size)]
+        return layouts
+
+    def parameter(self, base: str, kind: str, name: str, slot: int, names: list[str]) -> dict[str, Any]:
+        inner = pointee_of(kind)
+        row: dict[str, Any] = {"name": name, "type": kind, "direction": "value", "pointee": 0, "slot": slot}
+        if kind == "const char *":
+            return row | {"direction": "in", "rule": "string"}
+        if buffer := self.buffers.find(base, name):
+            _, _, direction, count, unit = buffer
+            if count not in names:
+                return row
+            unit = unit or self.sizes[str(inner)]
+            return row | {"direction": direction, "rule": "buffer", "count": names.index(count), "unit": unit}
+        if self.images.find(base, name):
+            return row | {"direction": "in", "rule": "image"}
+        if self.unbounded.find(base, name) or inner is None:
+            return row
+        direction = "in" if kind.startswith("const ") and "**" not in kind else "out"
+        if override := self.directions.find(base, name):
+            direction = override[2]
+        return row | {"direction": direction, "pointee": self.sizes[inner]}
+
+    def function(self, name: str) -> dict[str, Any]:
+        base, parameters = base_name(name), self.prototypes[name]
+        names = [parameter for _, parameter in parameters]
+        registers, stack, rows = 0, 6, []
+        for kind, parameter in parameters:
+            # System V ABI 3.2.3: floats in vector registers, structures above 16 bytes on the stack
+            if kind in ("float", "double"):
+                slot = -1
+            elif self.sizes[kind] > 16 or registers >= 6:
+                slot, stack = stack, stack + (self.sizes[kind] + 7) // 8
+            else:
+                slot, registers = registers, registers + 1
+            rows.append(self.parameter(base, kind, parameter, slot, names))
+        result = {"base": base, "effect": effect_of(base), "replay": base in REPLAYED, "parameters": rows}
+        if base in SPECIALS:
+            result["special"] = SPECIALS[base]
+        return result
+
+    def generate(self) -> dict[str, Any]:
+        functions = {name: self.function(name) for name in sorted(self.prototypes)}
+        for table in (self.directions, self.buffers, self.images, self.unbounded):
+            table.check()
+        bases = {f["base"] for f in functions.values()}
+        for title, wanted in [
+            ("REPLAYED", REPLAYED), ("SPECIALS", SPECIALS), ("HINTS", HINTS), ("NOT_QUERIES", NOT_QUERIES),
+        ]:  # fmt: skip
+            if missing := [n for n in wanted if n not in bases]:
+                raise SystemExit(f"{title}: no such functions in the headers: {missing}")
+        return {"cuda_version": self.version, "functions": functions, "layouts": self.layouts}
+
+
+def write(table: dict[str, Any], path: Path) -> None:
+    """One line a function, so that a new toolkit's difference can be read."""
+    lines = [
+        f"{json.dumps(n)}: {json.dumps(f, separators=(',', ':'))}" for n, f in table["functions"].items()
+    ]
+    rest = {key: value for key, value in table.items() if key != "functions"}
+    text = json.dumps(rest, separators=(",", ":"))[:-1] + ',\n"functions": {\n' + ",\n".join(lines) + "\n}}\n"
+    json.loads(text)
+    path.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="derive driver_api.json from CUDA's headers")
+    parser.add_argument("--cuda", type=Path, default=Path("/usr/local/cuda"))
+    parser.add_argument("--output", type=Path, default=Path("zluda/driver/driver_api.json"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        table = Generator(Headers(options.cuda, Path(work))).generate()
+    write(table, options.output)
+    print(f"{options.output}: {len(table['functions'])} functions of CUDA {table['cuda_version']}")
+
+
+if __name__ == "__main__":
+    main()
