@@ -1,8 +1,7 @@
 """Devices: the things that run kernels.
 
-Owns the device protocol (``base.py``), its implementations (``cpu/``, ``cuda/``) and :func:`open_device`, the
-arrays-and-kernels interface of the README (``api.py``). May import ``zluda.compiler`` and what stands below it;
-``cuda/`` and ``isolate=True`` reach up to the driver and runner when asked for.
+Owns the device protocol (``base.py``), its implementations (``cpu/``, ``cuda/``), :func:`open_device` and the
+arrays-and-kernels interface it gives (``api.py``). May import ``zluda.compiler`` and what stands below it.
 
 A driver or ``api.Device`` gives a device addresses, bytes and typed PTX modules; nothing here knows traces.
 """

@@ -1,8 +1,8 @@
 """The CUDA driver API as an object.
 
 Owns the :class:`Driver` protocol (one method a driver entry), its two implementations
-(:class:`~zluda.driver.translated.TranslatedDriver` over a device, :class:`~zluda.driver.native.NativeDriver` over
-libcuda) and ``driver_api.json``, the table of every entry. May import ``zluda.device`` and what stands below it.
+(``translated.TranslatedDriver`` over a device, ``native.NativeDriver`` over libcuda) and ``driver_api.json``,
+the table of every entry. May import ``zluda.device`` and what stands below it.
 
 Data passes as Python values: handles and device addresses are integers, memory is bytes, a launch's
 parameters are the packed ``.param`` buffer. Failures are :class:`CudaError`. A runner's driver is the same

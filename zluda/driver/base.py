@@ -124,7 +124,7 @@ class Driver(Protocol):
     def cuModuleLoadData(self, image: Bytes, *, globals_at: Mapping[str, int] | None = None) -> int:
         """Load PTX text, a fatbin or an ELF file; ``globals_at`` places the named variables at addresses.
 
-        An image without PTX fails with ``CUDA_ERROR_NO_BINARY_FOR_GPU`` and reason ``"no-ptx"`` where PTX is needed.
+        Where PTX is needed and the image has none: ``CUDA_ERROR_NO_BINARY_FOR_GPU`` with reason ``"no-ptx"``.
         """
         ...
 
@@ -169,7 +169,7 @@ class Driver(Protocol):
     def cuFuncLoad(self, function: int) -> None: ...
 
     def parameter_layout(self, function: int) -> tuple[ParameterSlot, ...]:
-        """Where each parameter lies in the packed buffer (``cuFuncGetParamInfo``). Takes a kernel or a function."""
+        """Where each parameter of a kernel or function lies in the packed buffer (``cuFuncGetParamInfo``)."""
         ...
 
     # --- memory -------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Driver(Protocol):
         ...
 
     def cuMemAlloc(self, size: int, *, address: int | None = None) -> int:
-        """Address of ``size`` bytes; at ``address`` where given, which must lie in a reserved range and be free."""
+        """Address of ``size`` bytes; at ``address`` where given: free, and in a reserved range."""
         ...
 
     def cuMemAllocPitch(
@@ -289,8 +289,15 @@ class Driver(Protocol):
     ) -> None:
         """Launch a kernel or function; ``parameters`` is the packed ``.param`` buffer.
 
-        ``attributes`` are those of ``cuLaunchKernelEx``. The failure of the kernel itself may show here or at the
-        next call that synchronises; its CudaError carries ``launch``.
+        ``attributes`` are those of ``cuLaunchKernelEx``. The failure of the kernel itself may show here or at
+        the next call that synchronises; its CudaError carries ``launch``.
+        """
+        ...
+
+    def recover(self) -> bool:
+        """Forget a kernel's failure, so that work may go on; false where only a fresh process can.
+
+        No CUDA entry does this: after a kernel's failure every call of a context fails in the same way.
         """
         ...
 

@@ -1,0 +1,38 @@
+"""The driver API over a device that runs translated code: CUDA's semantics, done here.
+
+``state.py`` holds what all parts share (handle tables, the current context, the error that sticks); the
+other modules each do one subject of the API and :class:`TranslatedDriver` is their sum.
+"""
+
+from __future__ import annotations
+
+from zluda.device.base import Device
+from zluda.driver.translated.code import CodeEntries
+from zluda.driver.translated.contexts import ContextEntries
+from zluda.driver.translated.launch import LaunchEntries
+from zluda.driver.translated.memory import MemoryEntries
+from zluda.driver.translated.state import State
+from zluda.driver.translated.streams import StreamEntries
+
+__all__ = ["TranslatedDriver"]
+
+
+class TranslatedDriver(ContextEntries, CodeEntries, MemoryEntries, StreamEntries, LaunchEntries):
+    """:class:`zluda.driver.Driver` over ``device``, which it owns: ``close()`` closes it."""
+
+    places_globals = True
+
+    def __init__(self, device: Device) -> None:
+        self.name, self.emulated, self.numerics = device.name, device.emulated, device.numerics
+        self._state = State(device)
+
+    def recover(self) -> bool:
+        """Forget the error of a failed kernel; always possible here."""
+        self._state.sticky = None
+        return True
+
+    def close(self) -> None:
+        """Close the device and drop every handle."""
+        if not self._state.closed:
+            self._state.closed = True
+            self._state.device.close()

@@ -1,0 +1,118 @@
+"""Kernel launches: the checks CUDA makes before a kernel starts, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zluda.device.base import Kernel
+from zluda.driver.base import Bytes, Dim3, LaunchAttribute
+from zluda.driver.errors import CudaError
+from zluda.driver.translated.code import dynamic_shared_limit, kernel_of
+from zluda.driver.translated.state import State, entry
+from zluda.errors import LaunchError, UnsupportedError
+
+# CUlaunchAttributeID → name; those that change when or where blocks run but not what they compute.
+_HINTS = {
+    0: "IGNORE",
+    1: "ACCESS_POLICY_WINDOW",
+    3: "SYNCHRONIZATION_POLICY",
+    5: "CLUSTER_SCHEDULING_POLICY_PREFERENCE",
+    6: "PROGRAMMATIC_STREAM_SERIALIZATION",
+    8: "PRIORITY",
+    9: "MEM_SYNC_DOMAIN_MAP",
+    10: "MEM_SYNC_DOMAIN",
+    14: "PREFERRED_SHARED_MEMORY_CARVEOUT",
+    16: "NVLINK_UTIL_CENTRIC_SCHEDULING",
+}
+# … and those that a kernel can see, with the value under which it sees nothing.
+_COOPERATIVE = (0).to_bytes(4, "little")
+_ONE_BLOCK = b"".join((1).to_bytes(4, "little") for _ in range(3))
+_NO_CLUSTER = bytes(12)
+_VISIBLE = {
+    2: ("COOPERATIVE", (_COOPERATIVE,)),
+    4: ("CLUSTER_DIMENSION", (_ONE_BLOCK, _NO_CLUSTER)),
+    11: ("PREFERRED_CLUSTER_DIMENSION", (_ONE_BLOCK, _NO_CLUSTER)),
+}
+_OTHERS = {7: "PROGRAMMATIC_EVENT", 12: "LAUNCH_COMPLETION_EVENT", 13: "DEVICE_UPDATABLE_KERNEL_NODE"}
+
+_BLOCK_LIMITS, _GRID_LIMITS, _MAX_THREADS = (2, 3, 4), (5, 6, 7), 1  # CUdevice_attribute
+
+
+class LaunchEntries:
+    """``cuLaunchKernel`` and ``cuLaunchKernelEx``."""
+
+    _state: State
+
+    @entry()
+    def cuLaunchKernel(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        stream: int,
+        parameters: Bytes,
+        *,
+        attributes: Sequence[LaunchAttribute] = (),
+    ) -> None:
+        state = self._state
+        found = state.functions[function]
+        state.check_stream(stream)
+        _check_attributes(attributes, found.name)
+        _check_shape(state, tuple(grid), tuple(block))
+        kernel = kernel_of(state, found)
+        _check_kernel(kernel, block, parameters)
+        limit = dynamic_shared_limit(state, found, kernel)
+        if not 0 <= shared_bytes <= limit:
+            detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+        try:
+            state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
+        except LaunchError as error:
+            state.sticky = _failure(error)
+            raise state.sticky from error
+
+
+def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str) -> None:
+    for attribute, value in attributes:
+        if attribute in _HINTS:
+            continue
+        if attribute in _VISIBLE:
+            name, harmless = _VISIBLE[attribute]
+            if any(value[: len(h)] == h for h in harmless):
+                continue
+        else:
+            name = _OTHERS.get(attribute, str(attribute))
+        raise UnsupportedError(f"launch attribute CU_LAUNCH_ATTRIBUTE_{name}", f"kernel {kernel}")
+
+
+def _check_shape(state: State, grid: tuple[int, ...], block: tuple[int, ...]) -> None:
+    for what, shape, limits in (("grid", grid, _GRID_LIMITS), ("block", block, _BLOCK_LIMITS)):
+        most = tuple(state.device.attribute(a) for a in limits)
+        if len(shape) != 3 or any(not 1 <= n <= m for n, m in zip(shape, most, strict=True)):
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"{what} {shape}; expected 1 to {most}")
+    threads, most_threads = block[0] * block[1] * block[2], state.device.attribute(_MAX_THREADS)
+    if threads > most_threads:
+        detail = f"{threads} threads a block; expected at most {most_threads}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+
+
+def _check_kernel(kernel: Kernel, block: Dim3, parameters: Bytes) -> None:
+    threads = block[0] * block[1] * block[2]
+    if threads > kernel.max_threads_per_block:
+        detail = f"{threads} threads a block; {kernel.name} allows {kernel.max_threads_per_block}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+    if len(parameters) < kernel.parameter_bytes:
+        detail = f"{len(parameters)} bytes of parameters; {kernel.name} takes {kernel.parameter_bytes}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+
+
+def _failure(error: LaunchError) -> CudaError:
+    """The result by which CUDA reports a kernel that failed while it ran."""
+    if "misaligned" in error.message:
+        result = "CUDA_ERROR_MISALIGNED_ADDRESS"
+    elif error.address is not None:
+        result = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    else:
+        result = "CUDA_ERROR_LAUNCH_FAILED"
+    return CudaError(result, detail=str(error), launch=error)
