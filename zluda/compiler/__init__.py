@@ -1,1 +1,31 @@
+"""The compiler: typed PTX → LLVM IR text → machine code for a target.
 
+Owns the IR builder (``ir.py``), the analyses (``analysis/``), lowering (``lower/``: what each instruction
+means, over a target's ``TargetOps``), and one folder a target (``cpu/``). May import ``zluda.ptx``,
+``zluda.numerics`` and ``zluda.errors``. It is given a typed module and a kernel's name, and gives back a
+:class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zluda.compiler.target import CompiledKernel, Dim3
+    from zluda.ptx import Module
+
+__all__ = ["compile_kernel"]
+
+
+def compile_kernel(module: Module, name: str, target: str = "cpu", *, block: Dim3) -> CompiledKernel:
+    """Compile one kernel, with what it calls, for a block shape.
+
+    Raises PtxError when its text is wrong, UnsupportedError naming the first instruction (and its place)
+    that has no lowering on the target.
+    """
+    from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
+    from zluda.errors import UnsupportedError
+
+    if target != "cpu":
+        raise UnsupportedError(f"compilation target {target!r}")
+    return compile_for_cpu(module, name, block)

@@ -1,0 +1,205 @@
+"""What lowering asks of a target: the seam between PTX's meaning and a machine.
+
+*Lanes* are how a register of a warp is held: one part a group of lanes, each part an LLVM value. A *shape*
+says how the lanes' values relate, so that what is equal or evenly spaced in all lanes costs one scalar.
+The CPU holds a warp as two groups of 16 lanes; a GPU target has one group of one lane, where every value
+is :data:`VARYING` and all code below degenerates to scalars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from zluda.compiler.ir import Value
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+WARP = 32
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A warp as ``groups`` vectors of ``width`` lanes (their product is 32, or 1 lane a thread on a GPU)."""
+
+    groups: int
+    width: int
+
+    @property
+    def lanes(self) -> int:
+        return self.groups * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a value's lanes relate: lane *i* is ``base + pattern[i]``, modulo the register's width.
+
+    ``pattern`` None: the lanes are unrelated (held as vectors). Else there are ``bases`` scalars: one for
+    the warp, or one for each group. ``align`` is a power of two that divides every base; ``constant`` is the
+    value where it is known at compile time.
+    """
+
+    pattern: tuple[int, ...] | None
+    bases: int = 1
+    align: int = 1
+    constant: int | None = None
+
+    @property
+    def varying(self) -> bool:
+        return self.pattern is None
+
+    @property
+    def uniform(self) -> bool:
+        """One value in all lanes of the warp."""
+        return self.pattern is not None and self.bases == 1 and not any(self.pattern)
+
+
+VARYING = Shape(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A register's value in a warp: ``parts`` has one Value a base, or one vector a group when varying."""
+
+    shape: Shape
+    parts: tuple[Value, ...]
+
+    @property
+    def type(self) -> str:
+        return self.parts[0].type
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSlot:
+    """One ``.param`` in the packed parameter buffer: offset, size and alignment in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """Machine code of one kernel for one block shape.
+
+    ``entry`` names the function in ``code`` (a relocatable object). ``symbols`` are the module variables
+    whose addresses the code reads, in the order of the address table it is given. ``shared_bytes`` is static
+    shared memory; dynamic shared memory begins right after it, at ``dynamic_shared_offset``.
+    """
+
+    name: str
+    block: Dim3
+    entry: str
+    code: bytes
+    symbols: tuple[str, ...]
+    parameters: tuple[ParameterSlot, ...]
+    parameter_bytes: int
+    shared_bytes: int
+    dynamic_shared_offset: int
+    instructions: int
+
+
+class TargetOps(Protocol):
+    """The instructions whose form depends on the machine. ``f`` is the function being generated.
+
+    Addresses are Lanes of ``i32`` or ``i64`` in the given state space; ``f.mask`` says which lanes are active.
+    """
+
+    geometry: Geometry
+
+    def special(self, f: FunctionCodegen, name: str) -> Lanes:
+        """A special register (``%tid.x``). Raises UnsupportedError by its name."""
+        ...
+
+    def window(self, f: FunctionCodegen, space: str) -> Value:
+        """The generic address (``i64``) at which a state space's window begins."""
+        ...
+
+    def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
+        """``isspacep``: an ``i1`` a lane."""
+        ...
+
+    def symbol(self, f: FunctionCodegen, name: str) -> Lanes:
+        """The address of a module or local variable, in its own state space."""
+        ...
+
+    def load(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        type: ScalarType,
+        count: int,
+        *,
+        volatile: bool,
+        invariant: bool = False,
+    ) -> list[Lanes]:
+        """``count`` consecutive elements a lane, each of ``type``'s bits."""
+        ...
+
+    def store(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        type: ScalarType,
+        values: list[Lanes],
+        *,
+        volatile: bool,
+    ) -> None: ...
+
+    def atomic(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        op: str,
+        type: ScalarType,
+        operands: list[Lanes],
+        *,
+        wanted: bool,
+    ) -> Lanes | None:
+        """A read-modify-write in lane order; the old values when ``wanted``."""
+        ...
+
+    def fence(self, f: FunctionCodegen, scope: str) -> None: ...
+
+    def barrier(
+        self,
+        f: FunctionCodegen,
+        identifier: Lanes,
+        threads: Lanes | None,
+        *,
+        wait: bool,
+        reduce: str = "",
+        predicate: Lanes | None = None,
+    ) -> Lanes | None:
+        """``bar.sync`` (wait), ``bar.arrive`` (not wait), ``bar.red`` (reduce popc, and, or)."""
+        ...
+
+    def shuffle(
+        self, f: FunctionCodegen, mode: str, value: Lanes, lane: Lanes, clamp: Lanes
+    ) -> tuple[Lanes, Lanes]:
+        """The source lane's value, and whether it was in range (``i1``)."""
+        ...
+
+    def ballot(self, f: FunctionCodegen, predicate: Lanes, members: Lanes | None) -> Lanes:
+        """A bit a lane (``i32``) of the active member lanes whose predicate is set."""
+        ...
+
+    def match(self, f: FunctionCodegen, op: str, value: Lanes, members: Lanes) -> tuple[Lanes, Lanes]: ...
+
+    def reduce(
+        self, f: FunctionCodegen, op: str, type: ScalarType, value: Lanes, members: Lanes
+    ) -> Lanes: ...
+
+    def trap(self, f: FunctionCodegen, kind: str) -> None:
+        """Stop the launch for the active lanes: ``trap``, ``brkpt``, ``misaligned`` …"""
+        ...

@@ -1,0 +1,195 @@
+"""Device memory of the CPU device: one memfd, mapped where the trace had it.
+
+The memory file is the concatenation of the mapped ranges, so another process that is handed the file
+descriptor sees every byte at ``file_offset(address)``. Sub-allocations are 512-byte aligned, as CUDA's are.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from zluda.errors import DeviceError
+
+ALIGNMENT = 512
+GRANULE = 2 << 20
+DEFAULT_ARENA = 1 << 36  # address space only: pages are backed when touched
+
+_MAP_SHARED, _MAP_FIXED_NOREPLACE, _MAP_NORESERVE = 0x01, 0x100000, 0x4000
+_PROT_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A mapped address range: ``start`` and ``size`` in bytes, and where it lies in the memory file."""
+
+    start: int
+    size: int
+    file_offset: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class _Libc:
+    """mmap and munmap with addresses as plain integers (Python's mmap cannot ask for a place)."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.mmap = libc.mmap
+        self.mmap.restype = ctypes.c_void_p
+        self.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        self.munmap = libc.munmap
+        self.munmap.restype = ctypes.c_int
+        self.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+    def map(self, fd: int, size: int, file_offset: int, address: int | None) -> int:
+        """Map ``size`` bytes of ``fd``; at ``address`` exactly when given. Raises DeviceError."""
+        flags = _MAP_SHARED | _MAP_NORESERVE | (_MAP_FIXED_NOREPLACE if address is not None else 0)
+        result = self.mmap(address, size, _PROT_READ_WRITE, flags, fd, file_offset)
+        if result is None or result == ctypes.c_void_p(-1).value:
+            reason = os.strerror(ctypes.get_errno())
+            place = "" if address is None else f" at {address:#x}"
+            raise DeviceError("cpu", f"cannot map {size} bytes of device memory{place}: {reason}")
+        if address is not None and result != address:  # kernels before 4.17 take the address as a hint
+            self.munmap(result, size)
+            raise DeviceError("cpu", f"address {address:#x} is taken in this process")
+        return int(result)
+
+
+class Memory:
+    """An arena of device memory.
+
+    ``reservations`` are the ``(start, size)`` ranges to map at exactly these addresses (rounded outwards to
+    2 MiB); without any, ``capacity`` bytes of address space are mapped wherever there is room.
+    """
+
+    def __init__(
+        self,
+        reservations: Sequence[tuple[int, int]] = (),
+        *,
+        capacity: int = DEFAULT_ARENA,
+        fd: int | None = None,
+    ) -> None:
+        self._libc = _Libc()
+        self.fd = os.memfd_create("zluda-device", os.MFD_CLOEXEC) if fd is None else fd
+        self.ranges: list[Range] = []
+        self._file_size = 0
+        self._free: list[tuple[int, int]] = []  # (start, size), sorted, never touching
+        self._live: dict[int, int] = {}  # start -> rounded size
+        for start, size in _merged(reservations):
+            self._add_range(size, start)
+        if not reservations:
+            self._add_range(capacity, None)
+
+    def _add_range(self, size: int, start: int | None) -> None:
+        file_offset = self._file_size
+        os.ftruncate(self.fd, file_offset + size)
+        address = self._libc.map(self.fd, size, file_offset, start)
+        self._file_size += size
+        bisect.insort(self.ranges, Range(address, size, file_offset), key=lambda r: r.start)
+        self._give(address, size)
+
+    # --- allocation ------------------------------------------------------------------------------------
+
+    def allocate(self, size: int, address: int | None = None) -> int:
+        """Reserve ``size`` bytes, at ``address`` if given. Raises DeviceError when there is no room."""
+        rounded = _round_up(max(size, 1), ALIGNMENT)
+        start = self._find(rounded) if address is None else self._claim(address, rounded)
+        self._take(start, rounded)
+        self._live[start] = rounded
+        return start
+
+    def free(self, address: int) -> None:
+        """Give an allocation back. Raises DeviceError for anything that is not one."""
+        size = self._live.pop(address, None)
+        if size is None:
+            raise DeviceError("cpu", f"{address:#x} is not the start of an allocation")
+        self._give(address, size)
+
+    def allocations(self) -> Iterator[tuple[int, int]]:
+        """(start, size) of everything allocated, in no particular order."""
+        return iter(self._live.items())
+
+    def _find(self, size: int) -> int:
+        for start, free in self._free:
+            if free >= size:
+                return start
+        raise DeviceError("cpu", f"out of device memory: {size} bytes wanted")
+
+    def _claim(self, address: int, size: int) -> int:
+        if not any(r.start <= address and address + size <= r.end for r in self.ranges):
+            self._add_range(_round_up(address % GRANULE + size, GRANULE), address - address % GRANULE)
+        i = bisect.bisect_right(self._free, (address, 1 << 64)) - 1
+        if i < 0 or self._free[i][0] + self._free[i][1] < address + size:
+            raise DeviceError("cpu", f"{size} bytes at {address:#x} are allocated already")
+        return address
+
+    def _take(self, start: int, size: int) -> None:
+        i = bisect.bisect_right(self._free, (start, 1 << 64)) - 1
+        block, free = self._free.pop(i)
+        pieces = [(block, start - block), (start + size, block + free - start - size)]
+        self._free[i:i] = [piece for piece in pieces if piece[1]]
+
+    def _give(self, start: int, size: int) -> None:
+        i = bisect.bisect_left(self._free, (start, 0))
+        if i < len(self._free) and start + size == self._free[i][0]:
+            size += self._free.pop(i)[1]
+        if i > 0 and sum(self._free[i - 1]) == start:
+            i -= 1
+            previous = self._free.pop(i)
+            start, size = previous[0], previous[1] + size
+        self._free.insert(i, (start, size))
+
+    # --- access ----------------------------------------------------------------------------------------
+
+    def file_offset(self, address: int, size: int = 1) -> int:
+        """Where ``address`` lies in the memory file. Raises DeviceError when it is not mapped."""
+        for r in self.ranges:
+            if r.start <= address and address + size <= r.end:
+                return r.file_offset + address - r.start
+        raise DeviceError("cpu", f"{size} bytes at {address:#x} are outside device memory")
+
+    def view(self, address: int, size: int) -> memoryview:
+        """The bytes themselves, writable. Raises DeviceError when they are not mapped."""
+        self.file_offset(address, size)
+        return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+
+    def read(self, address: int, size: int) -> bytes:
+        """A copy of ``size`` bytes."""
+        return bytes(self.view(address, size)) if size else b""
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Copy ``data`` to ``address``."""
+        source = memoryview(data).cast("B")
+        if len(source):
+            self.view(address, len(source))[:] = source
+
+    def close(self) -> None:
+        """Unmap everything and close the file."""
+        for r in self.ranges:
+            self._libc.munmap(r.start, r.size)
+        self.ranges.clear()
+        self._free.clear()
+        self._live.clear()
+        os.close(self.fd)
+
+
+def _merged(reservations: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of ranges as 2 MiB aligned (start, size), in order."""
+    result: list[tuple[int, int]] = []
+    for start, size in sorted(reservations):
+        first, last = start - start % GRANULE, _round_up(start + size, GRANULE)
+        if result and first <= sum(result[-1]):
+            first, last = result[-1][0], max(last, sum(result.pop()))
+        result.append((first, last - first))
+    return result
