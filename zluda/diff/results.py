@@ -1,6 +1,7 @@
 """Verdicts and results: the one table of what a launch's verdict means, and the types that carry them.
 
-Replay and ``zluda diff`` fill these, ``report`` prints them, the command line takes its exit status from them.
+Replay and ``zluda diff`` fill these, ``report`` prints them, the command line takes its exit status from
+them.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Verdict(Enum):
         return _SEVERITY[self]
 
 
-# Worst first. It follows the exit status, so that a verdict and the status never tell different stories: what fails
-# is worse than what cannot be told, and what is neutral never hides what was compared.
+# Worst first. It follows the exit status, so that a verdict and the status never tell different stories:
+# what fails is worse than what cannot be told, and what is neutral never hides what was compared.
 _WORST_FIRST = (
     Verdict.CRASH,
     Verdict.HANG,
@@ -90,7 +91,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def exit_status(counts: Mapping[Verdict, int], allow: Iterable[Verdict] = ()) -> int:
-    """0: something was compared, all of it holds, nothing fails or cannot be told; 1: something fails; 2: else.
+    """0: something was compared, all of it holds, nothing fails or cannot be told; 1: something fails; 2:
+    else.
 
     Verdicts in ``allow`` that cannot be told are accepted; nothing else can be.
     """
@@ -119,10 +121,12 @@ def _may_allow(verdict: Verdict) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element that differs. ``index`` counts elements from the start of its allocation; ``address`` is in bytes.
+    """One element that differs. ``index`` counts elements from the start of its allocation; ``address`` is
+    in bytes.
 
-    ``recorded`` and ``replayed`` are the values as Python numbers, the ``…_bits`` their bit patterns. ``ulp`` is
-    their distance in units in the last place of the recorded value, None where that has no meaning (NaN, infinity).
+    ``recorded`` and ``replayed`` are the values as Python numbers, the ``…_bits`` their bit patterns.
+    ``ulp`` is their distance in units in the last place of the recorded value, None where that has no
+    meaning (NaN, infinity).
     """
 
     index: int
@@ -138,10 +142,10 @@ class Element:
 class BufferComparison:
     """A range of one allocation, recorded against replayed.
 
-    ``base`` is the allocation's address; the range compared is ``[base + offset, base + offset + size)``, of which
-    ``bytes_compared`` were known on both sides. ``first`` are the first differing elements; ``max_ulp``,
-    ``max_absolute`` and ``max_relative`` run over the differing elements where both are finite. ``classes`` counts the
-    differing elements by kind (see ``values.CLASSES``).
+    ``base`` is the allocation's address; the range compared is ``[base + offset, base + offset + size)``,
+    of which ``bytes_compared`` were known on both sides. ``first`` are the first differing elements;
+    ``max_ulp``, ``max_absolute`` and ``max_relative`` run over the differing elements where both are
+    finite. ``classes`` counts the differing elements by kind (see ``values.CLASSES``).
     """
 
     allocation: int | None
@@ -171,10 +175,11 @@ class BufferComparison:
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The verdict of one launch, or of one copy to the host (``kind`` "copy", ``kernel`` the driver function's name).
+    """The verdict of one launch, or of one copy to the host (``kind`` "copy", ``kernel`` the driver
+    function's name).
 
-    ``seconds`` is the replay's time, ``recorded_seconds`` the recorded GPU time where known. ``written_share`` is the
-    share of the bytes written that was compared, from 0 to 1.
+    ``seconds`` is the replay's time, ``recorded_seconds`` the recorded GPU time where known.
+    ``written_share`` is the share of the bytes written that was compared, from 0 to 1.
     """
 
     call: int
@@ -197,7 +202,9 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class FirstDivergence:
-    """Where record and replay first part: the launch or copy, and its first differing element where there is one."""
+    """Where record and replay first part: the launch or copy, and its first differing element where there
+    is one.
+    """
 
     result: LaunchResult
     buffer: BufferComparison | None
@@ -268,7 +275,9 @@ class ReplayResult:
 
     @cached_property
     def launches(self) -> pandas.DataFrame:
-        """One row a launch or copy: call, kind, kernel, grid, block, verdict, reason, seconds, differing, max_ulp…"""
+        """One row a launch or copy: call, kind, kernel, grid, block, verdict, reason, seconds, differing,
+        max_ulp…
+        """
         from zluda.diff.frames import launch_frame
 
         return launch_frame(self.results)

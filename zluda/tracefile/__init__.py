@@ -1,8 +1,8 @@
 """The trace file: schema, writer, reader, rings and their recovery. The only package that knows the format.
 
-May import ``errors`` and ``config`` only. A recorder writes with :class:`TraceWriter`; everything else reads with
-:func:`open_trace`, which gives a :class:`Trace`. Values pass as the frozen dataclasses of ``records``; memory and
-images pass as bytes. ``docs/trace-format.md`` is the format as prose.
+May import ``errors`` and ``config`` only. A recorder writes with :class:`TraceWriter`; everything else
+reads with :func:`open_trace`, which gives a :class:`Trace`. Values pass as the frozen dataclasses of
+``records``; memory and images pass as bytes. ``docs/trace-format.md`` is the format as prose.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from zluda.tracefile.records import (
     Page,
     Parameter,
     Payload,
+    Shape,
     Signature,
 )
 from zluda.tracefile.selection import Selection
@@ -54,6 +55,7 @@ __all__ = [
     "Parameter",
     "Payload",
     "Selection",
+    "Shape",
     "Signature",
     "Trace",
     "TraceWriter",

@@ -1,4 +1,6 @@
-"""Content-addressed bytes of a trace: each content stored once, zstd where that is shorter, zeros for nothing."""
+"""Content-addressed bytes of a trace: each content stored once, zstd where that is shorter, zeros for
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class BlobStore:
         self._known: OrderedDict[bytes, int] = OrderedDict()
 
     def put(self, content: bytes) -> int:
-        """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. TraceError if it is too long."""
+        """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. TraceError if it is too
+        long.
+        """
         if is_zero(content):
             return ZEROS
         if len(content) > MAX_BLOB_BYTES:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from zluda.errors import TraceError
+from zluda.tracefile import memory, rows, schema
+from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
 from zluda.tracefile.records import (
+    PAGE_BYTES,
+    PAYLOAD_BYTES,
     Allocation,
     Call,
     Counts,
@@ -18,11 +26,14 @@ from zluda.tracefile.records import (
     LoadedModule,
     Page,
     Payload,
+    Shape,
     Signature,
 )
 
 if TYPE_CHECKING:
     import pandas
+
+Row = TypeVar("Row")
 
 
 def open_trace(path: str | Path) -> Trace:
@@ -30,108 +41,214 @@ def open_trace(path: str | Path) -> Trace:
 
     Raises :class:`TraceError` where it is missing, foreign, newer, truncated or damaged, naming the place.
     """
-    raise NotImplementedError
+    path = Path(path)
+    if path.with_name(path.name + ".rings").exists():
+        from zluda.tracefile.recovery import merge_rings
+
+        merge_rings(path)
+    return Trace(path)
 
 
 class Trace:
-    """An open trace; a context manager. Every method raises :class:`TraceError` on damaged contents."""
+    """An open trace; a context manager. Every method raises :class:`TraceError` on damaged contents.
 
-    path: Path
-    meta: dict[str, Any]
+    A call that a method is given and that is not in the trace is a TraceError too. ``meta`` is what was
+    recorded, where and by what.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use :func:`open_trace`."""
+        self.path = path
+        self._connection = schema.open_readonly(path)
+        self._blobs = BlobReader(self._connection, str(path))
+        try:
+            self.meta: dict[str, Any] = dict(
+                self._read(rows.meta, "SELECT key, value FROM meta ORDER BY key")
+            )
+        except BaseException:
+            self._connection.close()
+            raise
+
+    # Calls
 
     def iter_calls(self, start: int = 0, stop: int | None = None) -> Iterator[Call]:
         """Calls with ``start <= sequence < stop`` in order."""
-        raise NotImplementedError
+        where, values = _between("sequence", start, stop)
+        return self._read(self._to_call, f"SELECT * FROM call WHERE {where} ORDER BY sequence", values)
 
     def call(self, sequence: int) -> Call:
-        raise NotImplementedError
+        found = next(self.iter_calls(sequence, sequence + 1), None)
+        if found is None:
+            raise TraceError("no such call", file=str(self.path), call=sequence)
+        return found
 
     def payloads(self, call: int) -> list[Payload]:
         """Variable-size data of a call by parameter and direction, adjoining pieces joined."""
-        raise NotImplementedError
+        found: list[Payload] = []
+        sql = (
+            "SELECT parameter, direction, offset, length, blob FROM payload"
+            " WHERE call = ? ORDER BY parameter, direction, offset"
+        )
+        pieces = self._read(rows.payload_piece, sql, (call,), call=call)
+        for (parameter, direction), group in groupby(pieces, key=lambda piece: piece[:2]):
+            for offset, data in _runs(
+                (offset, self._blob(blob, length, PAYLOAD_BYTES, call))
+                for _, _, offset, length, blob in group
+            ):
+                found.append(Payload(call, parameter, direction, offset, data))
+        return found
 
     def payload(self, call: int, parameter: str) -> bytes | None:
         """The data of one named parameter from its start, None where it was not captured."""
-        raise NotImplementedError
+        signature = self._signature_of(call)
+        for payload in self.payloads(call):
+            name = (
+                signature.parameters[payload.parameter].name
+                if payload.parameter < len(signature.parameters)
+                else ""
+            )
+            if name == parameter and payload.offset == 0:
+                return payload.data
+        return None
+
+    @cached_property
+    def signatures(self) -> dict[int, Signature]:
+        found = self._read(rows.signature, "SELECT id, function, parameters FROM signature ORDER BY id")
+        return {signature.id: signature for signature in found}
+
+    # Launches, modules, functions
 
     def iter_launches(self, start: int = 0, stop: int | None = None) -> Iterator[Launch]:
-        raise NotImplementedError
+        """Launches whose call is in ``start <= call < stop``, in call order."""
+        where, values = _between("call", start, stop)
+        return self._read(self._to_launch, f"SELECT * FROM launch WHERE {where} ORDER BY call", values)
 
     def launch(self, call: int) -> Launch:
         """The launch that call ``call`` made."""
-        raise NotImplementedError
+        found = next(self.iter_launches(call, call + 1), None)
+        if found is None:
+            raise TraceError("this call launched nothing", file=str(self.path), call=call)
+        return found
 
-    @property
-    def signatures(self) -> dict[int, Signature]:
-        raise NotImplementedError
-
-    @property
+    @cached_property
     def module_list(self) -> list[LoadedModule]:
-        raise NotImplementedError
+        """Modules and libraries in load order."""
+        sql = "SELECT module, kind, architecture, origin, size, blob FROM image ORDER BY module, ordinal"
+        images: dict[int, list[Image]] = {}
+        for module, image in self._read(rows.image, sql):
+            images.setdefault(module, []).append(image)
+        sql = "SELECT id, kind, origin, handle, load_call, unload_call FROM module ORDER BY id"
+        return list(self._read(lambda row: rows.module(row, tuple(images.get(row[0], ()))), sql))
 
-    @property
+    @cached_property
     def functions(self) -> list[Function]:
-        raise NotImplementedError
-
-    @property
-    def allocations(self) -> list[Allocation]:
-        """All generations, by id."""
-        raise NotImplementedError
-
-    @property
-    def gaps(self) -> list[Gap]:
-        raise NotImplementedError
-
-    def counts(self) -> Counts:
-        raise NotImplementedError
+        """Kernel handles in the order in which they first appeared."""
+        return list(
+            self._read(
+                rows.function, "SELECT id, handle, first_call, module, name, layout FROM function ORDER BY id"
+            )
+        )
 
     def image(self, image: Image) -> bytes:
         """The bytes of a module's image."""
-        raise NotImplementedError
+        return self._blob(image.blob, image.size, MAX_BLOB_BYTES)
 
     def ptx(self, module: LoadedModule) -> bytes | None:
         """The PTX text of a module, None where it has none."""
-        raise NotImplementedError
+        return None if module.ptx_image is None else self.image(module.ptx_image)
 
-    def pages(self, call: int) -> list[Page]:
-        """What ``call`` changed, in the order written."""
-        raise NotImplementedError
+    # Memory
 
-    def page_data(self, page: Page) -> bytes:
-        raise NotImplementedError
+    @cached_property
+    def allocations(self) -> list[Allocation]:
+        """All generations, by id."""
+        sql = "SELECT id, base, size, kind, name, module, born, died FROM allocation ORDER BY id"
+        return list(self._read(rows.allocation, sql))
 
     def live_allocations(self, call: int) -> list[Allocation]:
         """Allocations alive after ``call``, by base address."""
-        raise NotImplementedError
+        return self._live.after(call)
+
+    def pages(self, call: int) -> list[Page]:
+        """What ``call`` changed, in the order written."""
+        return list(self._read(rows.page, f"{_SELECT_PAGE} WHERE call = ? ORDER BY id", (call,), call=call))
+
+    def page_data(self, page: Page) -> bytes:
+        return self._blob(page.blob, page.length, PAGE_BYTES, page.call)
 
     def read_allocation(
         self, allocation: int, call: int, offset: int, size: int
     ) -> tuple[bytes, bytes | None]:
-        """As :meth:`read_memory`, by allocation and offset."""
-        raise NotImplementedError
+        """As :meth:`read_memory`, by the allocation's id and an offset in it."""
+        sql = (
+            f"{_SELECT_PAGE} WHERE allocation = ? AND offset / {PAGE_BYTES} = ? AND call <= ?"
+            " ORDER BY call DESC, id DESC"
+        )
+        return memory.gather(
+            offset,
+            size,
+            lambda number: self._read(rows.page, sql, (allocation, number, call), call=call),
+            self.page_data,
+        )
 
     def read_memory(self, call: int, address: int, size: int) -> tuple[bytes, bytes | None]:
         """Memory at ``address`` after ``call`` and which bytes of it are known.
 
         The second is None when all are known, else a byte a byte: 1 known, 0 not (the first holds 0 there).
-        ``call`` -1 is the state before the first call.
+        ``call`` -1 is the state before the first call. What no allocation covers is not known.
         """
-        raise NotImplementedError
+        parts = memory.covering(self.live_allocations(call), address, size)
+        return memory.join(
+            [
+                (bytes(length), bytes(length))
+                if holder is None
+                else self.read_allocation(holder.id, call, start - holder.base, length)
+                for start, length, holder in parts
+            ]
+        )
 
     def memory_at(self, call: int) -> MemoryAt:
-        raise NotImplementedError
+        return MemoryAt(self, call)
+
+    # The whole
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """What was not captured, in the order written."""
+        return list(self._read(rows.gap, "SELECT call, kind, text, count FROM gap ORDER BY id"))
+
+    def counts(self) -> Counts:
+        return next(self._read(rows.counts, rows.SELECT_COUNTS))
 
     def calls(self, start: int = 0, stop: int | None = None, limit: int | None = None) -> pandas.DataFrame:
-        raise NotImplementedError
+        """Calls as a frame indexed by ``call``; at most ``limit`` rows.
+
+        Columns: thread, parent, function, arguments (dict), pointees (dict), start_ns, end_ns, result.
+        """
+        from zluda.tracefile import frames
+
+        return frames.calls(self, start, stop, limit)
 
     def launches(self, start: int = 0, stop: int | None = None, limit: int | None = None) -> pandas.DataFrame:
-        raise NotImplementedError
+        """Launches as a frame indexed by ``call``; at most ``limit`` rows.
+
+        Columns: those of :class:`zluda.tracefile.records.Launch`.
+        """
+        from zluda.tracefile import frames
+
+        return frames.launches(self, start, stop, limit)
 
     def modules(self) -> pandas.DataFrame:
-        raise NotImplementedError
+        """Modules as a frame indexed by ``module``.
+
+        Columns: kind, origin, handle, load_call, unload_call, images, bytes, has_ptx, kernels.
+        """
+        from zluda.tracefile import frames
+
+        return frames.modules(self)
 
     def close(self) -> None:
-        raise NotImplementedError
+        self._connection.close()
 
     def __enter__(self) -> Trace:
         return self
@@ -140,6 +257,61 @@ class Trace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    # How rows become values
+
+    @cached_property
+    def _live(self) -> memory.LiveAllocations:
+        return memory.LiveAllocations(self.allocations)
+
+    @cached_property
+    def _layouts(self) -> dict[int, ArgumentLayout]:
+        return {key: ArgumentLayout(signature.parameters) for key, signature in self.signatures.items()}
+
+    @cached_property
+    def _shapes(self) -> dict[int, Shape]:
+        return dict(self._read(rows.shape, "SELECT * FROM shape"))
+
+    @cached_property
+    def _function_of(self) -> dict[int, Function]:
+        return {function.id: function for function in self.functions}
+
+    def _signature_of(self, call: int) -> Signature:
+        for (signature,) in self._read(
+            tuple, "SELECT signature FROM call WHERE sequence = ?", (call,), call=call
+        ):
+            return self.signatures[signature]
+        raise TraceError("no such call", file=str(self.path), call=call)
+
+    def _to_call(self, row: Sequence[Any]) -> Call:
+        return rows.call(row, self.signatures[row[3]], self._layouts[row[3]])
+
+    def _to_launch(self, row: Sequence[Any]) -> Launch:
+        shape = self._shapes[row[1]]
+        return rows.launch(row, shape, self._function_of[shape.function])
+
+    def _blob(self, blob: int, length: int, limit: int, call: int | None = None) -> bytes:
+        with schema.sqlite_errors(self.path, call):
+            return self._blobs.get(blob, length, limit=limit, call=call)
+
+    def _read(
+        self,
+        convert: Callable[[Any], Row],
+        sql: str,
+        values: Sequence[Any] = (),
+        *,
+        call: int | None = None,
+    ) -> Iterator[Row]:
+        """Rows, converted; what SQLite refuses and what cannot be converted is a damaged trace."""
+        with schema.sqlite_errors(self.path, call):
+            for row in self._connection.execute(sql, values):
+                try:
+                    value = convert(row)
+                except (TypeError, ValueError, LookupError) as error:
+                    raise TraceError(
+                        f"damaged: a row that cannot be read ({error!r})", file=str(self.path), call=call
+                    ) from error
+                yield value
 
 
 class MemoryAt:
@@ -150,4 +322,40 @@ class MemoryAt:
 
     def read(self, address: int, size: int) -> bytes:
         """Bytes at ``address``; raises :class:`TraceError` where some of them are not known."""
-        raise NotImplementedError
+        data, known = self.trace.read_memory(self.call, address, size)
+        if known is not None:
+            first = address + known.index(0)
+            raise TraceError(
+                f"the contents of {first:#x} are not known", file=str(self.trace.path), call=self.call
+            )
+        return data
+
+    def allocation(self, address: int) -> Allocation | None:
+        """The live allocation that ``address`` lies in."""
+        pieces = memory.covering(self.trace.live_allocations(self.call), address, 1)
+        return next(holder for _, _, holder in pieces)
+
+
+_SELECT_PAGE = "SELECT call, allocation, offset, length, blob FROM page"
+
+
+def _between(column: str, start: int, stop: int | None) -> tuple[str, tuple[int, ...]]:
+    if stop is None:
+        return f"{column} >= ?", (start,)
+    return f"{column} >= ? AND {column} < ?", (start, stop)
+
+
+def _runs(pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Join (offset, data) pieces that adjoin."""
+    run: list[bytes] = []
+    start = end = 0
+    for offset, data in pieces:
+        if run and offset != end:
+            yield start, b"".join(run)
+            run = []
+        if not run:
+            start = offset
+        run.append(data)
+        end = offset + len(data)
+    if run:
+        yield start, b"".join(run)

@@ -13,11 +13,18 @@ from enum import StrEnum
 Dim3 = tuple[int, int, int]
 
 PAGE_BYTES = 64 * 1024
-"""The longest piece of memory one `page` row holds; pieces never straddle a multiple of it in their allocation."""
+"""The longest piece of memory one `page` row holds; pieces never straddle a multiple of it in their
+allocation.
+"""
+
+PAYLOAD_BYTES = 1 << 20
+"""The longest piece of a payload one row holds."""
 
 
 class Direction(StrEnum):
-    """Which way a parameter's data flows; ``VALUE`` is a parameter that points to nothing the API reads or writes."""
+    """Which way a parameter's data flows; ``VALUE`` is a parameter that points to nothing the API reads or
+    writes.
+    """
 
     VALUE = "value"
     IN = "in"
@@ -54,7 +61,9 @@ class ModuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a driver function. ``pointee_size``: bytes of the fixed-size thing it points to, 0 if none."""
+    """One parameter of a driver function. ``pointee_size``: bytes of the fixed-size thing it points to, 0
+    if none.
+    """
 
     name: str
     type: str
@@ -75,11 +84,11 @@ class Signature:
 class Call:
     """One driver call, decoded.
 
-    ``arguments`` maps every parameter to its raw 64-bit word. ``pointees`` maps a parameter that points to a thing
-    of fixed size to that thing (before the call for ``in``, after it for ``out`` and ``inout``): an int up to 8
-    bytes, else bytes; absent where the pointer was NULL or the call failed or never returned.
-    ``pointees_before`` holds what an ``inout`` parameter pointed to before the call.
-    ``end_ns`` and ``result`` are None for a call that never returned.
+    ``arguments`` maps every parameter to its raw 64-bit word. ``pointees`` maps a parameter that points to
+    a thing of fixed size to that thing (before the call for ``in``, after it for ``out`` and ``inout``): an
+    int up to 8 bytes, else bytes; absent where the pointer was NULL or the call failed or never returned.
+    ``pointees_before`` holds what an ``inout`` parameter pointed to before the call. ``end_ns`` and
+    ``result`` are None for a call that never returned.
     """
 
     sequence: int
@@ -110,7 +119,9 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a module. ``origin`` says where it came from: ``as loaded``, ``fatbin entry 2 (zstd)``, a file."""
+    """One image of a module. ``origin`` says where it came from: ``as loaded``, ``fatbin entry 2 (zstd)``,
+    a file.
+    """
 
     kind: ModuleKind
     architecture: str
@@ -138,7 +149,9 @@ class LoadedModule:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel handle from the call that first gave it. ``layout``: (offset, size) of each parameter, if known."""
+    """A kernel handle from the call that first gave it. ``layout``: (offset, size) of each parameter, if
+    known.
+    """
 
     id: int
     handle: int
@@ -149,10 +162,25 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What launches have in common: the kernel, its configuration and attributes as recorded, and what the
+    GPU ran.
+    """
+
+    function: int  # id
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
+    shared_bytes: int
+    attributes: bytes
+    fidelity: Fidelity
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch. ``parameters`` is the packed parameter buffer, ``attributes`` the launch attributes as
-    recorded. ``captured``: the memory that the launch can reach was looked at after it, so that `pages` of this call
-    are all that it changed there.
+    """One kernel launch. ``parameters`` is the packed parameter buffer, ``attributes`` the launch
+    attributes as recorded. ``captured``: the memory that the launch can reach was looked at after it, so
+    that `pages` of this call are all that it changed there.
     """
 
     call: int
@@ -196,7 +224,9 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The contents of ``[offset, offset + length)`` of an allocation after ``call``, where the call changed them."""
+    """The contents of ``[offset, offset + length)`` of an allocation after ``call``, where the call changed
+    them.
+    """
 
     call: int
     allocation: int
@@ -207,7 +237,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that was not captured: ``kind`` is its class (one word or a function's name), ``text`` says why."""
+    """Something that was not captured: ``kind`` is its class (one word or a function's name), ``text`` says
+    why.
+    """
 
     call: int | None
     kind: str

@@ -1,0 +1,230 @@
+"""The trace file as a SQLite database: how it is made, and what is checked before any of it is believed."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+from zluda.errors import TraceError
+
+APPLICATION_ID = 0x7A4C5544  # "zLUD"
+USER_VERSION = 1
+SQLITE_PAGE_BYTES = 8192
+
+# SQLite file format, section 1.3: the header's fields that are checked.
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_PAGE_SIZE_AT, _PAGE_COUNT_AT, _USER_VERSION_AT, _APPLICATION_ID_AT = 16, 28, 60, 68
+
+# A whole check reads the whole file, so it is only done where that takes milliseconds; larger files are
+# checked row by row as they are read.
+_QUICK_CHECK_BYTES = 16 << 20
+
+
+def create(path: Path) -> sqlite3.Connection:
+    """A new, empty trace at ``path``, open for writing in WAL mode. A file that is there is replaced."""
+    with sqlite_errors(path):
+        for name in (path, *sidecars(path)):
+            name.unlink(missing_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA page_size = {SQLITE_PAGE_BYTES}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {USER_VERSION}")
+        # The schema is written before WAL is switched on, so that the file itself has a whole header at any
+        # time.
+        connection.executescript(f"BEGIN; {schema_sql()} COMMIT;")
+        _tune_for_writing(connection)
+    return connection
+
+
+def reopen(path: Path) -> sqlite3.Connection:
+    """An existing trace, checked, open for writing in WAL mode."""
+    check_header(path)
+    with sqlite_errors(path):
+        connection = sqlite3.connect(f"{_uri(path)}?mode=rw", uri=True, isolation_level=None)
+        _distrust(connection)
+        check_schema(connection, path)
+        _tune_for_writing(connection)
+    return connection
+
+
+def open_readonly(path: Path) -> sqlite3.Connection:
+    """An existing trace, checked, open for reading. Raises :class:`TraceError` with file and place."""
+    check_header(path)
+    _fold_wal(path)
+    with sqlite_errors(path):
+        connection = sqlite3.connect(
+            f"{_uri(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _distrust(connection)
+            connection.execute("PRAGMA query_only = ON")
+            check_schema(connection, path)
+            if path.stat().st_size <= _QUICK_CHECK_BYTES:
+                _quick_check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def fold(connection: sqlite3.Connection) -> None:
+    """Move what is in the WAL into the file and leave WAL mode: one closed file."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def sidecars(path: Path) -> tuple[Path, ...]:
+    """The files that SQLite keeps beside a database while it is open."""
+    return tuple(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
+
+
+@contextmanager
+def sqlite_errors(path: Path, call: int | None = None) -> Iterator[None]:
+    """Everything that SQLite or the system refuses becomes a :class:`TraceError` with the file."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        message = str(error)
+        damaged = isinstance(error, sqlite3.DataError) or "malformed" in message or "UTF-8" in message
+        raise TraceError(("damaged: " if damaged else "") + message, file=str(path), call=call) from error
+    except OSError as error:
+        raise TraceError(error.strerror or str(error), file=str(path), call=call) from error
+
+
+def check_header(path: Path) -> None:
+    """Is this a whole trace of a version that this reader knows? Raises :class:`TraceError` saying what it
+    is.
+    """
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(_HEADER_BYTES)
+        size = path.stat().st_size
+    except OSError as error:
+        raise TraceError(error.strerror or str(error), file=file) from error
+    if not header.startswith(_MAGIC):
+        what = "an empty file" if not header else "not a trace (no SQLite header)"
+        raise TraceError(what, file=file, offset=0)
+    if len(header) < _HEADER_BYTES:
+        raise TraceError("truncated inside the header", file=file, offset=size)
+    application = int.from_bytes(header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4], "big")
+    if application != APPLICATION_ID:
+        raise TraceError(
+            f"a SQLite database of another program (application id {application:#x})",
+            file=file,
+            offset=_APPLICATION_ID_AT,
+        )
+    _check_version(int.from_bytes(header[_USER_VERSION_AT : _USER_VERSION_AT + 4], "big"), file)
+    _check_length(path, header, size)
+
+
+def _check_version(version: int, file: str) -> None:
+    if version > USER_VERSION:
+        raise TraceError(
+            f"trace format {version}, newer than this zluda reads ({USER_VERSION}); update zluda",
+            file=file,
+            offset=_USER_VERSION_AT,
+        )
+    if version != USER_VERSION:
+        raise TraceError(
+            f"trace format {version}; this zluda reads {USER_VERSION}", file=file, offset=_USER_VERSION_AT
+        )
+
+
+def _check_length(path: Path, header: bytes, size: int) -> None:
+    page = int.from_bytes(header[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
+    page = 65536 if page == 1 else page
+    expected = page * int.from_bytes(header[_PAGE_COUNT_AT : _PAGE_COUNT_AT + 4], "big")
+    wal = sidecars(path)[0]
+    if size < expected and not wal.exists():  # with a WAL the file is made whole from there
+        raise TraceError(f"truncated: {expected} bytes expected", file=str(path), offset=size)
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse views and triggers, and tables of ours that are defined otherwise. Other tables are ignored."""
+    try:
+        rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise TraceError(f"damaged: {error}", file=str(path), offset=_HEADER_BYTES) from error
+    expected = _definitions()
+    for kind, name, table, sql in rows:
+        if kind in ("view", "trigger"):
+            raise TraceError(f"holds a {kind}, {name!r}; traces have none", file=str(path))
+        foreign_index = kind == "index" and table in expected and name not in expected and sql is not None
+        if foreign_index or (name in expected and _normal(sql or "") != expected[name]):
+            raise TraceError(f"the {kind} {name!r} is not the format's", file=str(path))
+    missing = sorted(expected.keys() - {name for _, name, _, _ in rows})
+    if missing:
+        raise TraceError(f"the table or index {missing[0]!r} is missing", file=str(path))
+
+
+@cache
+def schema_sql() -> str:
+    return resources.files("zluda.tracefile").joinpath("schema.sql").read_text("utf-8")
+
+
+@cache
+def _definitions() -> dict[str, str]:
+    """Name of each table and index → its SQL, normalised."""
+    found: dict[str, str] = {}
+    for statement in re.sub(r"--[^\n]*", "", schema_sql()).split(";"):
+        match = re.match(r"\s*CREATE (?:TABLE|INDEX) (\w+)", statement)
+        if match:
+            found[match[1]] = _normal(statement)
+    return found
+
+
+def _normal(sql: str) -> str:
+    """Without comments and with single spaces: SQLite keeps the text of a definition as it was given."""
+    return " ".join(re.sub(r"--[^\n]*", "", sql).split())
+
+
+def _uri(path: Path) -> str:
+    return f"file:{quote(str(path.absolute()))}"
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Settings for a file that anybody may have written (SQLite, "Defense Against The Dark Arts")."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+
+
+def _tune_for_writing(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA cache_size = -32768")
+    connection.execute("PRAGMA wal_autocheckpoint = 4096")
+
+
+def _quick_check(connection: sqlite3.Connection, path: Path) -> None:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise TraceError(f"damaged: {' '.join(str(verdict).split())}", file=str(path))
+
+
+def _fold_wal(path: Path) -> None:
+    """A killed recorder leaves a WAL: fold it in. A recorder that is still at work keeps it, and that is
+    fine.
+    """
+    if not sidecars(path)[0].exists():
+        return
+    with sqlite_errors(path):
+        connection = sqlite3.connect(f"{_uri(path)}?mode=rw", uri=True, isolation_level=None, timeout=1)
+        try:
+            _distrust(connection)
+            fold(connection)
+        except sqlite3.OperationalError as error:
+            # Locked: a recorder writes to it right now. Read-only: no right to fold; a reader sees the WAL
+            # as it is.
+            if not any(word in str(error) for word in ("locked", "readonly", "unable to open")):
+                raise
+        finally:
+            connection.close()

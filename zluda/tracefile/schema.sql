@@ -82,8 +82,9 @@ CREATE TABLE function (
     layout     TEXT                -- JSON: [[offset, size], …] of the parameters; NULL where unknown
 ) STRICT;
 
-CREATE TABLE launch (
-    call         INTEGER PRIMARY KEY REFERENCES call(sequence),
+-- What launches have in common: one row for each distinct kernel, shape and attributes.
+CREATE TABLE shape (
+    id           INTEGER PRIMARY KEY,
     function     INTEGER NOT NULL REFERENCES function(id),
     grid_x       INTEGER NOT NULL,
     grid_y       INTEGER NOT NULL,
@@ -95,12 +96,17 @@ CREATE TABLE launch (
     cluster_y    INTEGER NOT NULL,
     cluster_z    INTEGER NOT NULL,
     shared_bytes INTEGER NOT NULL, -- dynamic
-    stream       INTEGER NOT NULL,
     attributes   BLOB NOT NULL,    -- CUlaunchAttribute array as passed
-    parameters   BLOB NOT NULL,    -- the packed parameter buffer
-    gpu_time_ns  INTEGER,
-    fidelity     TEXT NOT NULL,    -- same-ptx, sibling, unknown: what the GPU ran
-    captured     INTEGER NOT NULL  -- 1: reachable memory was looked at after the launch
+    fidelity     TEXT NOT NULL     -- same-ptx, sibling, unknown: what the GPU ran
+) STRICT;
+
+CREATE TABLE launch (
+    call        INTEGER PRIMARY KEY REFERENCES call(sequence),
+    shape       INTEGER NOT NULL REFERENCES shape(id),
+    stream      INTEGER NOT NULL,
+    parameters  BLOB NOT NULL,     -- the packed parameter buffer
+    gpu_time_ns INTEGER,
+    captured    INTEGER NOT NULL   -- 1: reachable memory was looked at after the launch
 ) STRICT;
 
 -- Memory, by generation: an address alone is never a key.

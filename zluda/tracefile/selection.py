@@ -1,4 +1,6 @@
-"""Which calls a person means: ``17``, ``0-100``, ``0-100/2``, ``kernel:regex``, ``@file``, with commas between."""
+"""Which calls a person means: ``17``, ``0-100``, ``0-100/2``, ``kernel:regex``, ``@file``, with commas
+between.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Selection:
 
     @classmethod
     def parse(cls, texts: str | Iterable[str]) -> Selection:
-        """Read selections; raises :class:`Error` naming the word that is none, or the file that cannot be read."""
+        """Read selections; raises :class:`Error` naming the word that is none, or the file that cannot be
+        read.
+        """
         ranges: list[range] = []
         kernels: list[re.Pattern[str]] = []
         for word in _words([texts] if isinstance(texts, str) else texts, ()):
@@ -37,7 +41,9 @@ class Selection:
         return bool(self.ranges or self.kernels)
 
     def contains(self, call: int, kernel: str | None = None) -> bool:
-        """Is this call meant? ``kernel`` is the name a launch has; it matches anywhere unless the regex is anchored."""
+        """Is this call meant? ``kernel`` is the name a launch has; it matches anywhere unless the regex is
+        anchored.
+        """
         if not self:
             return True
         if any(call in numbers for numbers in self.ranges):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from zluda.errors import TraceError
 from zluda.tracefile import schema
-from zluda.tracefile.blobs import BlobStore
+from zluda.tracefile.blobs import ZEROS, BlobStore
 from zluda.tracefile.records import (
     PAGE_BYTES,
+    PAYLOAD_BYTES,
     AllocationKind,
+    Dim3,
     Direction,
     Fidelity,
     ModuleKind,
@@ -27,20 +30,15 @@ CallRow = tuple[int, int, int | None, int, int, int | None, int | None, bytes]
 FinishRow = tuple[int, int, int, bytes]
 """sequence, end_ns, result, arguments"""
 
-LaunchRow = tuple[
-    int, int, int, int, int, int, int, int, int, int, int, int, int, bytes, bytes, int | None, str, int
-]
-"""call, function id, grid x y z, block x y z, cluster x y z, shared_bytes, stream, attributes, parameters,
-gpu_time_ns, fidelity, captured: the columns of `launch` in order"""
-
-PAYLOAD_BYTES = 1 << 20
+LaunchRow = tuple[int, int, int, bytes, int | None, int]
+"""call, shape id, stream, packed parameters, gpu_time_ns, captured (0 or 1)"""
 
 
 class TraceWriter:
     """Writes one trace file, in WAL mode while it is open and one closed file after :meth:`close`.
 
-    Nothing is visible to readers before :meth:`commit`. Every method raises :class:`TraceError` naming the file
-    when the disk or the data refuses.
+    Nothing is visible to readers before :meth:`commit`. Every method raises :class:`TraceError` naming the
+    file when the disk or the data refuses.
     """
 
     def __init__(self, path: str | Path, connection: sqlite3.Connection) -> None:
@@ -49,38 +47,70 @@ class TraceWriter:
         self._connection = connection
         self._blobs = BlobStore(connection)
         self._signatures: dict[tuple[str, tuple[Parameter, ...]], int] = {}
+        self._shapes: dict[tuple[Any, ...], int] = {}
+        self._closed = False
 
     @classmethod
     def create(cls, path: str | Path, meta: Mapping[str, Any] | None = None) -> TraceWriter:
         """Start a new file, replacing one that is there. ``meta`` values are anything JSON can hold."""
-        raise NotImplementedError
+        path = Path(path)
+        writer = cls(path, schema.create(path))
+        writer._begin()
+        writer.set_meta(meta or {})
+        return writer
 
     @classmethod
     def reopen(cls, path: str | Path) -> TraceWriter:
         """Go on writing a file that another writer left, for recovery."""
-        raise NotImplementedError
+        path = Path(path)
+        writer = cls(path, schema.reopen(path))
+        writer._begin()
+        return writer
 
     def set_meta(self, meta: Mapping[str, Any]) -> None:
         """Add or replace entries of `meta`."""
-        raise NotImplementedError
+        self._many(
+            "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+            [(key, json.dumps(value)) for key, value in meta.items()],
+        )
 
     def signature(self, function: str, parameters: Sequence[Parameter]) -> int:
         """The id of a function's signature, written when first asked for."""
-        raise NotImplementedError
+        key = (function, tuple(parameters))
+        found = self._signatures.get(key)
+        if found is None:
+            rows = [[p.name, p.type, p.direction, p.pointee_size] for p in parameters]
+            found = self._insert(
+                "INSERT INTO signature (function, parameters) VALUES (?, ?)", (function, json.dumps(rows))
+            )
+            self._signatures[key] = found
+        return found
 
     def add_calls(self, rows: Iterable[CallRow]) -> None:
         """Insert calls, finished or (``end_ns`` and ``result`` None) still open."""
-        raise NotImplementedError
+        self._many("INSERT INTO call VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def finish_calls(self, rows: Iterable[FinishRow]) -> None:
         """Close calls that were inserted open; ``arguments`` replaces the earlier bytes."""
-        raise NotImplementedError
+        self._many(
+            "UPDATE call SET end_ns = ?2, result = ?3, arguments = ?4 WHERE sequence = ?1",
+            rows,
+        )
 
     def add_payload(
         self, call: int, parameter: int, direction: Direction, data: bytes, *, offset: int = 0
     ) -> None:
         """Variable-size data of a call's parameter; long data can come in several pieces by ``offset``."""
-        raise NotImplementedError
+        rows = [
+            (call, parameter, direction.value, offset + start, len(piece), self._put(piece, call))
+            for start, piece in _pieces(data, 0, PAYLOAD_BYTES)
+        ]
+        self._many(
+            "INSERT INTO payload (call, parameter, direction, offset, length, blob)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            # A payload of no bytes is a row too: it was captured, and it was empty.
+            rows or [(call, parameter, direction.value, offset, 0, ZEROS)],
+        )
 
     def add_module(
         self,
@@ -92,17 +122,30 @@ class TraceWriter:
         image: bytes = b"",
         architecture: str = "",
     ) -> int:
-        """A module or library loaded by ``call``; returns its id. ``image`` is what was handed over, if read."""
-        raise NotImplementedError
+        """A module or library loaded by ``call``; returns its id. ``image`` is what was handed over, if
+        read.
+        """
+        module = self._insert(
+            "INSERT INTO module (kind, origin, handle, load_call) VALUES (?, ?, ?, ?)",
+            (kind.value, origin, _signed(handle), call),
+        )
+        if image:
+            self.add_image(module, kind, image, architecture=architecture, origin="as loaded")
+        return module
 
     def add_image(
         self, module: int, kind: ModuleKind, data: bytes, *, architecture: str = "", origin: str = ""
     ) -> None:
         """An image found inside a module: the PTX to replay (the first of kind ptx is it), a cubin."""
-        raise NotImplementedError
+        (ordinal,) = self._one("SELECT count(*) FROM image WHERE module = ?", (module,))
+        self._insert(
+            "INSERT INTO image (module, ordinal, kind, architecture, origin, size, blob)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (module, ordinal, kind.value, architecture, origin, len(data), self._put(data, None)),
+        )
 
     def unload_module(self, module: int, call: int) -> None:
-        raise NotImplementedError
+        self._many("UPDATE module SET unload_call = ? WHERE id = ?", [(call, module)])
 
     def add_function(
         self,
@@ -114,41 +157,61 @@ class TraceWriter:
         layout: Sequence[tuple[int, int]] | None = None,
     ) -> int:
         """A kernel handle first seen at ``call``; returns its id, which launches refer to."""
-        raise NotImplementedError
+        return self._insert(
+            "INSERT INTO function (handle, first_call, module, name, layout) VALUES (?, ?, ?, ?, ?)",
+            (_signed(handle), call, module, name, None if layout is None else json.dumps(layout)),
+        )
 
     def set_layout(self, function: int, layout: Sequence[tuple[int, int]]) -> None:
         """The (offset, size) of each parameter, when it becomes known later than the handle."""
-        raise NotImplementedError
+        self._many("UPDATE function SET layout = ? WHERE id = ?", [(json.dumps(layout), function)])
+
+    def shape(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        cluster: Dim3 = (1, 1, 1),
+        shared_bytes: int = 0,
+        attributes: bytes = b"",
+        fidelity: Fidelity = Fidelity.UNKNOWN,
+    ) -> int:
+        """The id of what many launches have in common, written when first asked for."""
+        row = (function, *grid, *block, *cluster, shared_bytes, attributes, fidelity.value)
+        found = self._shapes.get(row)
+        if found is None:
+            columns = "function, grid_x, grid_y, grid_z, block_x, block_y, block_z"
+            columns += ", cluster_x, cluster_y, cluster_z, shared_bytes, attributes, fidelity"
+            places = ", ".join("?" * len(row))
+            found = self._insert(f"INSERT INTO shape ({columns}) VALUES ({places})", row)
+            self._shapes[row] = found
+        return found
 
     def add_launch(
         self,
         call: int,
-        function: int,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        shape: int,
         parameters: bytes,
         *,
-        cluster: tuple[int, int, int] = (1, 1, 1),
-        shared_bytes: int = 0,
         stream: int = 0,
-        attributes: bytes = b"",
         gpu_time_ns: int | None = None,
-        fidelity: Fidelity = Fidelity.UNKNOWN,
         captured: bool = False,
     ) -> None:
-        """One launch; see :meth:`add_launches` for many."""
-        raise NotImplementedError
+        """One launch of a :meth:`shape`; see :meth:`add_launches` for many."""
+        self.add_launches([(call, shape, _signed(stream), parameters, gpu_time_ns, int(captured))])
 
     def add_launches(self, rows: Iterable[LaunchRow]) -> None:
-        raise NotImplementedError
+        """Many launches; ``stream`` is below 2^63 here."""
+        self._many("INSERT INTO launch VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def set_captured(self, calls: Iterable[int]) -> None:
         """Mark launches whose reachable memory was looked at after they ran."""
-        raise NotImplementedError
+        self._many("UPDATE launch SET captured = 1 WHERE call = ?", ((call,) for call in calls))
 
     def set_gpu_times(self, rows: Iterable[tuple[int, int]]) -> None:
         """(call, nanoseconds) of launches whose GPU time becomes known later."""
-        raise NotImplementedError
+        self._many("UPDATE launch SET gpu_time_ns = ?2 WHERE call = ?1", rows)
 
     def add_allocation(
         self,
@@ -161,26 +224,78 @@ class TraceWriter:
         module: int | None = None,
     ) -> int:
         """Memory made by ``call``; returns its id. A module's variable has its ``name`` and ``module``."""
-        raise NotImplementedError
+        return self._insert(
+            "INSERT INTO allocation (base, size, kind, name, module, born) VALUES (?, ?, ?, ?, ?, ?)",
+            (_signed(base), size, kind.value, name, module, call),
+        )
 
     def close_allocation(self, allocation: int, call: int) -> None:
         """``call`` freed it."""
-        raise NotImplementedError
+        self._many("UPDATE allocation SET died = ? WHERE id = ?", [(call, allocation)])
 
     def add_page(self, call: int, allocation: int, offset: int, data: bytes) -> None:
-        """The contents at ``offset`` of an allocation after ``call``; any length, split here at 64 KiB pages."""
-        raise NotImplementedError
+        """The contents at ``offset`` of an allocation after ``call``; any length, split here at 64 KiB
+        pages.
+        """
+        self._many(
+            "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)",
+            [
+                (call, allocation, start, len(piece), self._put(piece, call))
+                for start, piece in _pieces(data, offset, PAGE_BYTES)
+            ],
+        )
 
     def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> None:
-        raise NotImplementedError
+        self._many(
+            "INSERT INTO gap (call, kind, text, count) VALUES (?, ?, ?, ?)", [(call, kind, text, count)]
+        )
 
     def commit(self) -> None:
         """Make everything written so far survive the death of this process."""
-        raise NotImplementedError
+        with schema.sqlite_errors(self.path):
+            self._connection.execute("COMMIT")
+            self._begin()
 
     def close(self) -> None:
         """Commit and fold the WAL into one file. Closing twice is harmless."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        with schema.sqlite_errors(self.path):
+            try:
+                self._connection.execute("COMMIT")
+                schema.fold(self._connection)
+            finally:
+                self._connection.close()
+
+    def _begin(self) -> None:
+        with schema.sqlite_errors(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def _many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self._writing():
+            self._connection.executemany(sql, rows)
+
+    def _insert(self, sql: str, row: Sequence[Any]) -> int:
+        with self._writing():
+            return self._connection.execute(sql, row).lastrowid or 0
+
+    def _one(self, sql: str, row: Sequence[Any]) -> Any:
+        with self._writing():
+            return self._connection.execute(sql, row).fetchone()
+
+    def _put(self, content: bytes, call: int | None) -> int:
+        with schema.sqlite_errors(self.path, call):
+            return self._blobs.put(content)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """SQLite's refusals, and values that a column cannot hold, as :class:`TraceError`."""
+        try:
+            with schema.sqlite_errors(self.path):
+                yield
+        except (OverflowError, sqlite3.ProgrammingError) as error:
+            raise TraceError(f"cannot be written: {error}", file=str(self.path)) from error
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -189,3 +304,18 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _pieces(data: bytes, offset: int, step: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, piece) of ``data``, which lies at ``offset``, cut at multiples of ``step``."""
+    end = offset + len(data)
+    start = offset
+    while start < end:
+        stop = min(end, (start // step + 1) * step)
+        yield start, data[start - offset : stop - offset]
+        start = stop
+
+
+def _signed(word: int) -> int:
+    """A 64-bit word as SQLite holds it: two's complement."""
+    return word - (1 << 64) if word >> 63 else word

@@ -1,0 +1,203 @@
+"""Rows of the database into records. What does not fit raises TypeError, ValueError or LookupError.
+
+SQLite's STRICT holds types only where it wrote the file itself, so a row is believed column by column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.records import (
+    Allocation,
+    AllocationKind,
+    Call,
+    Counts,
+    Direction,
+    Fidelity,
+    Function,
+    Gap,
+    Image,
+    Launch,
+    LoadedModule,
+    ModuleKind,
+    Page,
+    Parameter,
+    Shape,
+    Signature,
+)
+
+SELECT_COUNTS = """
+SELECT (SELECT count(*) FROM call), (SELECT count(*) FROM call WHERE end_ns IS NULL),
+    (SELECT count(DISTINCT thread) FROM call), (SELECT count(*) FROM launch), (SELECT count(DISTINCT name)
+    FROM function WHERE id IN (SELECT function FROM launch)), (SELECT count(*) FROM module), (SELECT
+    count(DISTINCT module) FROM image WHERE kind = 'ptx'), (SELECT count(*) FROM allocation), (SELECT
+    count(*) FROM page), (SELECT coalesce(sum(length), 0) FROM page), (SELECT count(*) FROM payload),
+    (SELECT count(*) FROM blob), (SELECT coalesce(sum(count), 0) FROM gap)
+"""
+
+_WORD = (1 << 64) - 1
+
+
+def meta(row: Sequence[Any]) -> tuple[str, Any]:
+    return _text(row[0]), json.loads(row[1])
+
+
+def signature(row: Sequence[Any]) -> Signature:
+    parameters = tuple(
+        Parameter(_text(name), _text(type_name), Direction(direction), _count(size))
+        for name, type_name, direction, size in json.loads(row[2])
+    )
+    return Signature(_integer(row[0]), _text(row[1]), parameters)
+
+
+def call(row: Sequence[Any], signature: Signature, layout: ArgumentLayout) -> Call:
+    sequence, thread, parent, _, start_ns, end_ns, result, blob = row
+    arguments, pointees, before = layout.decode(_bytes(blob), result)
+    return Call(
+        _integer(sequence),
+        _integer(thread),
+        _optional(parent),
+        signature.function,
+        arguments,
+        pointees,
+        _integer(start_ns),
+        _optional(end_ns),
+        _optional(result),
+        before,
+    )
+
+
+def payload_piece(row: Sequence[Any]) -> tuple[int, Direction, int, int, int]:
+    parameter, direction, offset, length, blob = row
+    return _count(parameter), Direction(direction), _count(offset), _count(length), _integer(blob)
+
+
+def image(row: Sequence[Any]) -> tuple[int, Image]:
+    owner, kind, architecture, origin, size, blob = row
+    return _integer(owner), Image(
+        ModuleKind(kind), _text(architecture), _text(origin), _count(size), _integer(blob)
+    )
+
+
+def module(row: Sequence[Any], images: tuple[Image, ...]) -> LoadedModule:
+    key, kind, origin, handle, load_call, unload_call = row
+    return LoadedModule(
+        _integer(key),
+        ModuleKind(kind),
+        _text(origin),
+        _word(handle),
+        _integer(load_call),
+        _optional(unload_call),
+        images,
+    )
+
+
+def function(row: Sequence[Any]) -> Function:
+    key, handle, first_call, owner, name, layout = row
+    return Function(
+        _integer(key), _word(handle), _integer(first_call), _optional(owner), _text(name), _layout(layout)
+    )
+
+
+def shape(row: Sequence[Any]) -> tuple[int, Shape]:
+    key, owner, *sizes, shared_bytes, attributes, fidelity = row
+    grid_x, grid_y, grid_z, block_x, block_y, block_z, cluster_x, cluster_y, cluster_z = map(_count, sizes)
+    return _integer(key), Shape(
+        _integer(owner),
+        (grid_x, grid_y, grid_z),
+        (block_x, block_y, block_z),
+        (cluster_x, cluster_y, cluster_z),
+        _count(shared_bytes),
+        _bytes(attributes),
+        Fidelity(fidelity),
+    )
+
+
+def launch(row: Sequence[Any], shape: Shape, function: Function) -> Launch:
+    sequence, _, stream, parameters, gpu_time_ns, captured = row
+    return Launch(
+        call=_integer(sequence),
+        function=function.id,
+        kernel=function.name,
+        handle=function.handle,
+        module=function.module,
+        grid=shape.grid,
+        block=shape.block,
+        cluster=shape.cluster,
+        shared_bytes=shape.shared_bytes,
+        stream=_word(stream),
+        attributes=shape.attributes,
+        parameters=_bytes(parameters),
+        layout=function.layout,
+        gpu_time_ns=_optional(gpu_time_ns),
+        fidelity=shape.fidelity,
+        captured=bool(captured),
+    )
+
+
+def allocation(row: Sequence[Any]) -> Allocation:
+    key, base, size, kind, name, owner, born, died = row
+    return Allocation(
+        _integer(key),
+        _word(base),
+        _count(size),
+        AllocationKind(kind),
+        _text(name),
+        _optional(owner),
+        _integer(born),
+        _optional(died),
+    )
+
+
+def page(row: Sequence[Any]) -> Page:
+    sequence, owner, offset, length, blob = row
+    return Page(_integer(sequence), _integer(owner), _count(offset), _count(length), _integer(blob))
+
+
+def gap(row: Sequence[Any]) -> Gap:
+    return Gap(_optional(row[0]), _text(row[1]), _text(row[2]), _integer(row[3]))
+
+
+def counts(row: Sequence[Any]) -> Counts:
+    return Counts(*(_count(value) for value in row))
+
+
+def _layout(text: str | None) -> tuple[tuple[int, int], ...] | None:
+    if text is None:
+        return None
+    return tuple((_count(offset), _count(size)) for offset, size in json.loads(text))
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} where a whole number is expected")
+    return value
+
+
+def _count(value: Any) -> int:
+    if _integer(value) < 0:
+        raise ValueError(f"{value} where a size or a number from 0 is expected")
+    return int(value)
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None else _integer(value)
+
+
+def _word(value: Any) -> int:
+    return _integer(value) & _WORD
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} where text is expected")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{value!r} where bytes are expected")
+    return value
