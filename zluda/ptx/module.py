@@ -62,6 +62,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Indexed:
+    """``[a, {x, y}]``, ``[tex, sampler, {x, y}]``: an opaque object (or two) and a place in it."""
+
+    objects: tuple[Operand, ...]
+    coordinates: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """``{a, b, …}``."""
 
@@ -103,7 +111,7 @@ class Selected:
     selector: str
 
 
-Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Selected
+Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Indexed | Selected
 
 
 # --- statements ------------------------------------------------------------------------------------

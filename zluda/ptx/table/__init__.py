@@ -7,9 +7,11 @@ the family's text block and a test that parses it.
 a literal word. Braces make it optional. The words of one opcode may be written in any order, as ptxas
 accepts them; where two slots share words (``alayout``/``blayout``, ``dtype``/``atype``) order decides.
 
-*Operands.* ``d…`` are destinations, other names are sources, ``[a]`` is an address, ``D``/``A`` (upper case)
-a ``{…}`` vector, ``d|p`` a pair, ``p``/``q`` predicates, ``!c`` a predicate that may be negated, ``label`` a
-branch target, ``x*`` any operand. ``{, b}`` is optional.
+*Operands.* ``d…`` are destinations, other small letters sources; ``[a]`` is an address, ``[a, C]`` an object
+and a place in it (:class:`~zluda.ptx.Indexed`); capitals are ``{…}`` vectors, as are ``d`` and ``s`` when
+``.vec`` was written; ``m`` may also be a symbol's address or a vector, ``x…`` anything (``xd``: any
+destination); ``v…`` may carry a selector; ``d|p`` is a pair, ``d{|p}`` possibly one, ``!c`` a predicate that
+may be negated, ``label`` a branch target. ``{, b}`` is optional.
 
 **What lowering reads** (:class:`zluda.ptx.Instruction`): type words go to ``types`` in the order written,
 ``.v2`` ``.v4`` ``.v8`` to ``vector``, everything else to ``slots`` under these names. A literal word is its
@@ -55,3 +57,35 @@ operand is a Vector; ``setp.eq.and.s32 p|q, a, b, !c``: operand 0 a Pair, operan
 ``shfl.sync.up.b32 d|p, …``: operand 0 a Pair; carry-in and carry-out of ``add.cc``/``addc``/``madc`` are not operands.
 A register declared ``.reg .v4 .f32 v`` is the four registers ``v.x v.y v.z v.w``; ``v`` alone is their Vector.
 """
+
+from __future__ import annotations
+
+from zluda.ptx.table import (
+    arithmetic,
+    asynchronous,
+    compare,
+    control,
+    convert,
+    matrix,
+    memory,
+    synchronise,
+    texture,
+    video,
+)
+from zluda.ptx.table.words import SLOTS, TYPE_GROUPS
+
+FAMILIES: dict[str, str] = {
+    "arithmetic": arithmetic.ROWS,
+    "compare": compare.ROWS,
+    "convert": convert.ROWS,
+    "memory": memory.ROWS,
+    "asynchronous": asynchronous.ROWS,
+    "texture": texture.ROWS,
+    "control": control.ROWS,
+    "synchronise": synchronise.ROWS,
+    "matrix": matrix.ROWS,
+    "video": video.ROWS,
+}
+"""The rows of each family as text; ``#`` starts a comment."""
+
+__all__ = ["FAMILIES", "SLOTS", "TYPE_GROUPS"]

@@ -1,0 +1,405 @@
+"""Matching instructions against the table: a dotted opcode to its rows, and back to text.
+
+The rows of an opcode are compiled when that opcode is first met; a dotted opcode is matched once and then
+remembered, so parsing an instruction costs two dictionary look-ups here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from zluda.ptx.module import (
+    Address,
+    Immediate,
+    Indexed,
+    Instruction,
+    Label,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Selected,
+    Sink,
+    Symbol,
+    Vector,
+)
+from zluda.ptx.table import FAMILIES, SLOTS, TYPE_GROUPS
+from zluda.ptx.types import BY_SPELLING, ScalarType
+
+Classes = frozenset[type]
+
+_DESTINATION: Classes = frozenset({Register, Sink})
+_SOURCE: Classes = frozenset({Register, Immediate})
+_VECTOR: Classes = frozenset({Vector})
+_STORED: Classes = frozenset({Register, Immediate, Symbol})
+_MOVED: Classes = frozenset({Register, Immediate, Symbol, Vector})
+_VIDEO: Classes = frozenset({Register, Immediate, Selected})
+_PREDICATE: Classes = frozenset({Register, Immediate, Negated})
+_ANYTHING: Classes = frozenset({Register, Immediate, Symbol, Vector, Address, Indexed, Label, Negated})
+
+_CLASS_NAMES: dict[type, str] = {
+    Register: "a register",
+    Sink: "_",
+    Immediate: "a constant",
+    Symbol: "a symbol",
+    Vector: "a {…} vector",
+    Selected: "a register with a selector",
+    Negated: "!predicate",
+    Address: "an [address]",
+    Indexed: "[object, {coordinates}]",
+    Pair: "a pair d|p",
+    Label: "a label",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Modifier:
+    """One dotted position of a row. ``role`` is ``"slot"``, ``"type"`` or ``"vector"``."""
+
+    name: str
+    words: frozenset[str]
+    optional: bool
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperandKind:
+    """One operand position of a row: the classes it accepts, without and with ``.vec`` written."""
+
+    name: str
+    classes: Classes
+    vector_classes: Classes
+    destination: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A compiled row. ``shapes`` are the operand lists it accepts, optional operands resolved."""
+
+    text: str
+    opcode: str
+    modifiers: tuple[Modifier, ...]
+    shapes: tuple[tuple[OperandKind, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What one row says of one dotted opcode."""
+
+    row: Row
+    slots: dict[str, str]
+    types: tuple[ScalarType, ...]
+    vector: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The form that fits an instruction's operand classes, and how many operands are destinations."""
+
+    form: Form
+    destinations: int
+
+
+@dataclass(slots=True)
+class Opcode:
+    """A dotted opcode with every form it may be; which one, the operands decide (``accepted`` remembers)."""
+
+    name: str
+    forms: tuple[Form, ...]
+    accepted: dict[tuple[type, ...], Choice] = field(default_factory=dict)
+
+    def choose(self, operands: Sequence[Operand]) -> Choice:
+        """The first form that accepts these operands; raises :class:`OperandMismatch`."""
+        classes = tuple(map(type, operands))
+        choice = self.accepted.get(classes)
+        if choice is None:
+            choice = self.accepted[classes] = _choose(self.forms, classes)
+        return choice
+
+
+class OpcodeMismatch(Exception):
+    """No row takes this word; ``offset`` is its place in the dotted opcode."""
+
+    def __init__(self, message: str, text: str, offset: int, expected: str) -> None:
+        super().__init__(message)
+        self.message, self.text, self.offset, self.expected = message, text, offset, expected
+
+
+class OperandMismatch(Exception):
+    """No form takes these operands; ``position`` is the first that does not fit (None: their number)."""
+
+    def __init__(self, position: int | None, expected: str) -> None:
+        super().__init__(expected)
+        self.position, self.expected = position, expected
+
+
+# --- rows from text --------------------------------------------------------------------------------
+
+_ROW_HEAD = re.compile(r"(\w+)((?:\{?\.\w+(?:::\w+)*\}?)*)\s*(.*)")
+_MODIFIER = re.compile(r"(\{?)\.([\w:]+)\}?")
+_OPERAND = re.compile(r"\{,|\}|,|(!?\w+(?:\{\|\w+\}|\|\w+)?|\[[^\]]*\]|\([^)]*\))")
+
+
+@functools.cache
+def _row_texts() -> dict[str, list[str]]:
+    """Opcode to the text of its rows."""
+    index: dict[str, list[str]] = {}
+    for text in FAMILIES.values():
+        for line in text.splitlines():
+            line = line.partition("#")[0].strip()
+            if line:
+                opcode = line[: re.match(r"\w*", line).end()]  # type: ignore[union-attr]
+                index.setdefault(opcode, []).append(line)
+    return index
+
+
+def opcode_names() -> tuple[str, ...]:
+    """Every opcode of the table (the word before the first dot)."""
+    return tuple(_row_texts())
+
+
+@functools.cache
+def rows(opcode: str) -> tuple[Row, ...]:
+    """The compiled rows of an opcode; empty when the table has none."""
+    return tuple(_compile(text) for text in _row_texts().get(opcode, ()))
+
+
+def _compile(text: str) -> Row:
+    head, *clauses = (part.strip() for part in text.split(";"))
+    words = dict(SLOTS)
+    for clause in clauses:
+        name, _, value = clause.partition("=")
+        words[name.strip()] = value
+    match = _ROW_HEAD.fullmatch(head)
+    if match is None:
+        raise ValueError(f"instruction table: cannot read row {text!r}")
+    opcode, modifiers, operands = match.groups()
+    return Row(
+        text,
+        opcode,
+        tuple(_modifier(name, bool(brace), words) for brace, name in _MODIFIER.findall(modifiers)),
+        tuple(_shapes(operands)),
+    )
+
+
+def _modifier(name: str, optional: bool, words: dict[str, str]) -> Modifier:
+    if name == "vec":
+        role = "vector"
+    elif name.endswith("type") or (name not in words and name in BY_SPELLING):
+        role = "type"
+    else:
+        role = "slot"
+    return Modifier(name, frozenset(_expand(words.get(name, name))), optional, role)
+
+
+def _expand(words: str) -> Iterator[str]:
+    for word in words.split():
+        if word.startswith("<"):
+            yield from TYPE_GROUPS[word[1:-1]].split()
+        else:
+            yield word
+
+
+def _shapes(operands: str) -> Iterator[tuple[OperandKind, ...]]:
+    """Every operand list a row's operand text stands for: ``d, a{, b}`` is (d, a) and (d, a, b)."""
+    kinds: list[tuple[OperandKind, bool]] = []
+    optional = False
+    for match in _OPERAND.finditer(operands):
+        if match.group(1):
+            kinds.append((_operand_kind(match.group(1)), optional))
+        elif match.group() != ",":
+            optional = match.group() == "{,"
+    lists: list[tuple[OperandKind, ...]] = [()]
+    for kind, may_miss in kinds:
+        longer = [(*shape, kind) for shape in lists]
+        lists = lists + longer if may_miss else longer
+    yield from lists
+
+
+def _operand_kind(name: str) -> OperandKind:
+    classes, vector_classes, destination = _SOURCE, _SOURCE, False
+    if name.startswith("["):
+        classes = vector_classes = frozenset({Indexed if "," in name else Address})
+    elif "|" in name:
+        classes = vector_classes = frozenset({Pair})
+        if "{" in name:
+            classes = vector_classes = classes | (_VECTOR if name[0] == "D" else _DESTINATION)
+        destination = True
+    elif name == "label":
+        classes = vector_classes = frozenset({Label})
+    elif name == "xd":
+        classes, vector_classes, destination = _DESTINATION | _VECTOR, _DESTINATION | _VECTOR, True
+    elif name[0] in _KINDS:
+        classes, vector_classes, destination = _KINDS[name[0]]
+    elif name[0].isupper():
+        classes = vector_classes = _VECTOR
+        destination = name == "D"
+    return OperandKind(name, classes, vector_classes, destination)
+
+
+_KINDS: dict[str, tuple[Classes, Classes, bool]] = {
+    "d": (_DESTINATION, _VECTOR, True),
+    "s": (_STORED, _VECTOR, False),
+    "m": (_MOVED, _MOVED, False),
+    "x": (_ANYTHING, _ANYTHING, False),
+    "v": (_VIDEO, _VIDEO, False),
+    "!": (_PREDICATE, _PREDICATE, False),
+}
+
+
+# --- a dotted opcode to its forms ------------------------------------------------------------------
+
+_OPCODES: dict[str, Opcode] = {}
+
+
+def find_opcode(dotted: str) -> Opcode:
+    """The forms of a dotted opcode (``"add.rn.f32"``); raises :class:`OpcodeMismatch`."""
+    opcode = _OPCODES.get(dotted)
+    if opcode is None:
+        opcode = _match(dotted)
+        _OPCODES[dotted] = opcode
+    return opcode
+
+
+def _match(dotted: str) -> Opcode:
+    name, *words = re.split(r"\s*\.\s*", dotted)
+    candidates = rows(name)
+    if not candidates:
+        closest = difflib.get_close_matches(name, opcode_names(), 3) or ["an instruction of the PTX ISA"]
+        raise OpcodeMismatch("unknown instruction", name, 0, " or ".join(closest))
+    placed = [(row, _place(row, words)) for row in candidates]
+    forms = tuple(_form(row, words, at) for row, at in placed if len(at) == len(words) and _complete(row, at))
+    if not forms:
+        raise _mismatch(dotted, words, placed)
+    return Opcode(name, forms)
+
+
+def _place(row: Row, words: Sequence[str]) -> list[int]:
+    """The row position of each word, up to the first that has none.
+
+    Words stand in any order (ptxas takes ``max.s32.relu`` and ``atom.add.release.gpu.u32``), except that
+    types keep theirs.
+    """
+    at: list[int] = []
+    last_type = -1
+    for word in words:
+        for i, modifier in enumerate(row.modifiers):
+            if word in modifier.words and i not in at and (modifier.role != "type" or i > last_type):
+                at.append(i)
+                if modifier.role == "type":
+                    last_type = i
+                break
+        else:
+            break
+    return at
+
+
+def _complete(row: Row, at: Sequence[int]) -> bool:
+    return all(m.optional or i in at for i, m in enumerate(row.modifiers))
+
+
+def _form(row: Row, words: Sequence[str], at: Sequence[int]) -> Form:
+    slots: dict[str, str] = {}
+    types: list[ScalarType] = []
+    vector = 1
+    for word, i in zip(words, at, strict=True):
+        modifier = row.modifiers[i]
+        if modifier.role == "vector":
+            vector = int(word[1:])
+        elif modifier.role == "type" and word in BY_SPELLING:
+            types.append(BY_SPELLING[word])
+        else:
+            slots[modifier.name] = word
+    return Form(row, slots, tuple(types), vector)
+
+
+def _mismatch(dotted: str, words: list[str], placed: list[tuple[Row, list[int]]]) -> OpcodeMismatch:
+    longest = max(len(at) for _, at in placed)
+    nearest = [(row, at) for row, at in placed if len(at) == longest]
+    free = [m for row, at in nearest for i, m in enumerate(row.modifiers) if i not in at]
+    if longest == len(words):
+        wanted = {word for m in free if not m.optional for word in m.words}
+        return OpcodeMismatch("missing modifier", dotted, len(dotted), _list(sorted(wanted)))
+    word = words[longest]
+    starts = [m.end() for m in re.finditer(r"\.\s*", dotted)]
+    wanted = {w for m in free for w in m.words}
+    return OpcodeMismatch("unknown modifier", "." + word, starts[longest] - 1, _list(_closest(word, wanted)))
+
+
+def _closest(word: str, wanted: Iterable[str]) -> list[str]:
+    choices = sorted(wanted)
+    first = difflib.get_close_matches(word, choices, 3, 0.5)
+    return first + [w for w in choices if w not in first]
+
+
+def _list(words: Sequence[str], limit: int = 12) -> str:
+    if not words:
+        return "no further modifier"
+    return " ".join("." + w for w in words[:limit]) + (" …" if len(words) > limit else "")
+
+
+# --- operands --------------------------------------------------------------------------------------
+
+
+def _choose(forms: Sequence[Form], classes: tuple[type, ...]) -> Choice:
+    best = -1
+    expected: set[type] = set()
+    counts: set[int] = set()
+    for form in forms:
+        for shape in form.row.shapes:
+            counts.add(len(shape))
+            if len(shape) != len(classes):
+                continue
+            position = _first_misfit(form, shape, classes)
+            if position is None:
+                return Choice(form, sum(kind.destination for kind in shape))
+            if position >= best:
+                allowed = shape[position].vector_classes if form.vector > 1 else shape[position].classes
+                expected = set(allowed) | (expected if position == best else set())
+                best = position
+    if best < 0:
+        raise OperandMismatch(None, f"{' or '.join(map(str, sorted(counts)))} operands")
+    names = (name for cls, name in _CLASS_NAMES.items() if cls in expected)
+    raise OperandMismatch(best, " or ".join(names))
+
+
+def _first_misfit(form: Form, shape: Sequence[OperandKind], classes: Sequence[type]) -> int | None:
+    for i, (kind, cls) in enumerate(zip(shape, classes, strict=True)):
+        if cls not in (kind.vector_classes if form.vector > 1 else kind.classes):
+            return i
+    return None
+
+
+# --- back to text ----------------------------------------------------------------------------------
+
+
+def spell(instruction: Instruction) -> str:
+    """The dotted opcode of an instruction, modifiers in the order of its row; ValueError if no row fits."""
+    for row in rows(instruction.opcode):
+        words = _words(row, instruction)
+        if words is not None:
+            return ".".join([instruction.opcode, *words])
+    raise ValueError(f"no row of the instruction table for {instruction}")
+
+
+def _words(row: Row, instruction: Instruction) -> list[str] | None:
+    slots, types = dict(instruction.slots), list(instruction.types)
+    vector = f"v{instruction.vector}" if instruction.vector > 1 else ""
+    words: list[str] = []
+    for modifier in row.modifiers:
+        word = ""
+        if modifier.role == "vector":
+            word, vector = vector, ""
+        elif modifier.name in slots:
+            word = slots.pop(modifier.name)
+        elif modifier.role == "type" and types and types[0].spelling in modifier.words:
+            word = types.pop(0).spelling
+        if word and word in modifier.words:
+            words.append(word)
+        elif word or not modifier.optional:
+            return None
+    return None if slots or types or vector else words

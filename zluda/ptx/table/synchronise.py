@@ -1,0 +1,56 @@
+"""Barriers, fences, atomics, votes and other warp-wide instructions (PTX ISA 9.7.13)."""
+
+ROWS = """
+bar{.cta}.sync a{, b}
+bar{.cta}.arrive a, b
+bar{.cta}.red.op.type d, a{, b}, !c                         ; op = popc ; type = u32
+bar{.cta}.red.op.type d, a{, b}, !c                         ; op = and or ; type = pred
+bar.warp.sync a
+barrier{.cta}.sync{.aligned} a{, b}
+barrier{.cta}.arrive{.aligned} a, b
+barrier{.cta}.red.op{.aligned}.type d, a{, b}, !c           ; op = popc ; type = u32
+barrier{.cta}.red.op{.aligned}.type d, a{, b}, !c           ; op = and or ; type = pred
+barrier.cluster.arrive{.sem}{.aligned}                      ; sem = release relaxed
+barrier.cluster.wait{.sem}{.aligned}                        ; sem = acquire
+membar.scope                                                ; scope = cta gl sys
+membar.proxy.kind                                           ; kind = alias
+fence{.sem}.scope                                           ; sem = sc acq_rel acquire release
+fence.sem.restrict.scope                                    ; sem = acquire release ; restrict = sync_restrict::shared::cta sync_restrict::shared::cluster ; scope = cluster
+fence.mbarrier_init.sem.scope                               ; sem = release ; scope = cluster
+fence.proxy.kind                                            ; kind = alias async async.global
+fence.proxy.kind.space                                      ; kind = async ; space = global shared::cta shared::cluster
+fence.proxy.kind.sem.scope                                  ; kind = tensormap::generic ; sem = release
+fence.proxy.kind.sem.scope [a], b                           ; kind = tensormap::generic ; sem = acquire
+fence.proxy.kind.sem.restrict.scope                         ; kind = async::generic ; sem = acquire release ; restrict = sync_restrict::shared::cta sync_restrict::shared::cluster ; scope = cluster
+
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = exch ; type = b32 b64 b128
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b, c{, e}   ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = cas ; type = b16 b32 b64 b128
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 s64 f32 f64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64
+atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type d, [a], b{, e}  ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = <half>
+atom{.sem}{.scope}{.space}.op{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add ; vec = v2 v4 ; type = f32
+atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add min max ; type = <half>
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 s64 f32 f64
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64
+red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type [a], b{, e}    ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = <half>
+red{.sem}{.scope}{.space}.op{.cache_hint}.vec.type [a], s{, e}      ; sem = relaxed release ; space = global ; op = add ; vec = v2 v4 ; type = f32
+red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type [a], s{, e}  ; sem = relaxed release ; space = global ; op = add min max ; type = <half>
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = inc dec min max add and or xor ; type = u32 s32 u64 b32
+red.async{.mmio}.sem.scope{.space}.op.type [a], b                   ; sem = release ; space = global ; op = add ; type = u32 s32 u64
+
+vote.op.type d, !a                                          ; op = all any uni ; type = pred
+vote.op.type d, !a                                          ; op = ballot ; type = b32
+vote.sync.op.type d, !a, b                                  ; op = all any uni ; type = pred
+vote.sync.op.type d, !a, b                                  ; op = ballot ; type = b32
+match.op.sync.type d, a, b                                  ; op = any ; type = b32 b64
+match.op.sync.type d{|p}, a, b                              ; op = all ; type = b32 b64
+activemask.type d                                           ; type = b32
+redux.sync.op.type d, a, b                                  ; op = add min max ; type = u32 s32
+redux.sync.op.type d, a, b                                  ; op = and or xor ; type = b32
+redux.sync.op{.abs}{.NaN}.type d, a, b                      ; op = min max ; type = f32
+elect.sync d|p, a
+"""
