@@ -10,9 +10,10 @@ from zluda.errors import Error
 class RunnerDied(Error):
     """The runner crashed, left or made no progress.
 
-    ``reason`` is ``"crash"`` or ``"hang"``; ``signal`` the signal that ended it and ``exit_status`` its status
-    where it left by itself (either may be None); ``kernel`` the kernel that was running, empty if none was;
-    ``command`` the driver entry that was under way.
+    ``reason`` is ``"crash"`` or ``"hang"``; ``signal`` the signal that ended it and ``exit_status`` its
+    status where it left by itself (either may be None); ``kernel`` the kernel that was running, empty if
+    none was; ``command`` the driver entry that was under way; ``detail`` the last line that it wrote, or what
+    else is known.
     """
 
     def __init__(
@@ -24,17 +25,20 @@ class RunnerDied(Error):
         signal: int | None = None,
         exit_status: int | None = None,
         seconds: float | None = None,
+        detail: str = "",
     ) -> None:
         self.reason, self.command, self.kernel = reason, command, kernel
-        self.signal, self.exit_status = signal, exit_status
+        self.signal, self.exit_status, self.detail = signal, exit_status, detail
         doing = f"kernel {kernel}" if kernel else (command or "starting")
         if reason == "hang":
-            limit = f" in {seconds:g} s" if seconds is not None else ""
-            super().__init__(f"runner: no progress{limit} ({doing})")
+            text = "no progress" + (f" in {seconds:g} s" if seconds is not None else "")
         elif signal is not None:
-            super().__init__(f"runner: ended by {_signal_name(signal)} ({doing})")
+            text = f"ended by {_signal_name(signal)}"
+        elif exit_status is not None:
+            text = f"exited with status {exit_status}"
         else:
-            super().__init__(f"runner: exited with status {exit_status} ({doing})")
+            text = "ended"
+        super().__init__(f"runner: {text} ({doing})" + (f": {detail}" if detail else ""))
 
 
 def _signal_name(number: int) -> str:

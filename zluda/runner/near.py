@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
+from typing import Any, cast
 
 from zluda.driver import Driver
+from zluda.errors import DeviceError, UnsupportedError
+from zluda.runner import channel as channels
+from zluda.runner.channel import Channel
+from zluda.runner.errors import RunnerDied
+from zluda.runner.memory import DeviceMemory
+from zluda.runner.remote import Link, RemoteDriver
+from zluda.runner.spawn import spawn
 
+GRANULE = 2 << 20
+_OUTPUT_BYTES = 1 << 16
+_START_SECONDS = 120.0
+_GIB = 1 << 30
 
-class DeviceMemory:
-    """Device memory seen from the near side."""
-
-    def read(self, address: int, size: int) -> bytes:
-        """``size`` bytes at ``address``: from the shared file where it is mapped, else by a message."""
-        raise NotImplementedError
-
-    def view(self, address: int, size: int) -> memoryview | None:
-        """A read-only view without a copy, or None where the bytes are not in the shared file."""
-        raise NotImplementedError
+# (bytes of private memory, seconds a command) by `untrusted`.
+_LIMITS = {False: (16 * _GIB, 600.0), True: (4 * _GIB, 60.0)}
 
 
 class Runner:
-    """A running runner process. Close it, or use it as a context manager."""
+    """A running runner process. Close it, or use it as a context manager.
 
-    driver: Driver
-    memory: DeviceMemory
-    device: str
+    ``driver`` is its driver, ``memory`` its device memory seen from here, ``device`` the device's name and
+    ``confinement`` what binds the process (empty over a GPU's own driver).
+    """
+
+    def __init__(self, link: Link, ready: dict[str, Any], memory_fd: int) -> None:
+        self._link = link
+        self.device: str = ready["name"]
+        self.confinement: tuple[str, ...] = tuple(ready["confinement"])
+        self.driver = cast(Driver, RemoteDriver(link, ready))
+        self.memory = DeviceMemory(memory_fd, ready["ranges"], self.driver.cuMemcpyDtoH)
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._link.process.pid
+
+    @property
+    def died(self) -> RunnerDied | None:
+        """How it died, where it did."""
+        return self._link.died
 
     def close(self) -> None:
         """End the process and free what it shared; closing twice is harmless."""
-        raise NotImplementedError
+        self._link.close()
+        self.memory.close()
 
     def __enter__(self) -> Runner:
         return self
@@ -49,11 +76,91 @@ def start(
     memory_limit: int | None = None,
     time_limit: float | None = None,
 ) -> Runner:
-    """Start a runner over ``device`` ("cpu", "cuda:N").
+    """Start a runner over ``device`` (``"cpu"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
-    ``memory_limit`` bounds the process's private memory in bytes, ``time_limit`` one command's wall time in
-    seconds; None takes the defaults. Raises DeviceError where the device is not there, RunnerDied where the
-    process ends before it is ready.
+    ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
+    command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. Raises DeviceError where
+    the device is not there or an address cannot be had, RunnerDied where the process ends before it is ready.
     """
-    raise NotImplementedError
+    setup = {
+        "device": _device(device),
+        "numerics": numerics,
+        "reservations": merged(reservations),
+        "memory_limit": _positive("memory_limit", memory_limit, _LIMITS[untrusted][0]),
+    }
+    limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
+    with ExitStack() as undo:
+        channel_fd = channels.create(json.dumps(setup).encode())
+        undo.callback(os.close, channel_fd)
+        memory = _descriptor(undo, os.memfd_create("zluda-device", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        near_doorbell = _descriptor(undo, os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        far_doorbell = _descriptor(undo, os.eventfd(0, os.EFD_CLOEXEC))
+        output = _descriptor(undo, _output_file())
+        channel = Channel(channel_fd, near=True)
+        undo.callback(channel.close)
+        descriptors = (channel_fd, memory, near_doorbell, far_doorbell)
+        words = [str(number) for number in (*descriptors, os.getpid(), 0)]
+        link = Link(
+            spawn(words, descriptors=descriptors, output=output),
+            channel,
+            near_doorbell=near_doorbell,
+            far_doorbell=far_doorbell,
+            output=output,
+            time_limit=_START_SECONDS,
+        )
+        undo.pop_all()  # from here on the link and the memory own them
+        os.close(channel_fd)
+    try:
+        ready = link.reply(0)
+        link.time_limit = limit
+        # Whatever runs there now must not be able to make a read here fail.
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        return Runner(link, ready, memory)
+    except BaseException:
+        link.close()
+        os.close(memory)
+        raise
+
+
+def merged(reservations: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of ranges, rounded outwards to 2 MiB: sorted, disjoint (address, size)."""
+    union: list[tuple[int, int]] = []
+    for address, size in sorted(reservations):
+        if address < 0 or size <= 0:
+            raise DeviceError("runner", f"cannot reserve {size} bytes at {address:#x}")
+        first, last = address // GRANULE * GRANULE, -(-(address + size) // GRANULE) * GRANULE
+        if union and first <= union[-1][0] + union[-1][1]:
+            start, length = union.pop()
+            first, last = start, max(last, start + length)
+        union.append((first, last - first))
+    return union
+
+
+def _device(name: str) -> str:
+    if name == "cpu" or re.fullmatch(r"cuda:\d+", name):
+        return name
+    if name == "cuda":
+        return "cuda:0"
+    raise UnsupportedError(f"device {name!r} in a runner", "this version has cpu and cuda:N")
+
+
+def _positive(name: str, value: Any, default: Any) -> Any:
+    if value is None:
+        return default
+    if not value > 0:
+        raise DeviceError("runner", f"{name} is {value}; expected more than 0")
+    return value
+
+
+def _descriptor(undo: ExitStack, fd: int) -> int:
+    undo.callback(os.close, fd)
+    return fd
+
+
+def _output_file() -> int:
+    """Where the process's standard output and error go: a file that cannot grow without bounds."""
+    fd = os.memfd_create("zluda-runner-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, _OUTPUT_BYTES)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return fd

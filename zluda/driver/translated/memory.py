@@ -91,7 +91,7 @@ class MemoryEntries:
         state = self._state
         try:
             base = state.device.allocate(size, address=address)
-        except (DeviceError, MemoryError) as error:
+        except (DeviceError, MemoryError, OSError) as error:
             raise CudaError("CUDA_ERROR_OUT_OF_MEMORY", detail=str(error)) from error
         state.allocations[base] = Allocation(size, state.current(), host)
         bisect.insort(state.bases, base)

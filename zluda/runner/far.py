@@ -1,0 +1,128 @@
+"""The runner process: take the wanted addresses, set up the driver, confine, and serve commands.
+
+The order matters. Addresses are mapped before anything large is imported, since libraries and heaps land
+where device memory may have to be. The compiler is warmed up and every module imported before the
+confinement, since afterwards no file can be opened. Only then is the near side told that the runner is ready,
+and only then does anything from a trace reach this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from zluda.errors import DeviceError, Error
+from zluda.runner import confine
+from zluda.runner.channel import Channel
+from zluda.runner.spawn import ADDR_NO_RANDOMIZE, personality
+
+ATTEMPTS = 8  # executions until the wanted addresses are free
+READY = 0  # the sequence number of the first reply
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The command line: file descriptors that the near side passed, and how often this was executed before."""
+
+    channel: int
+    memory: int
+    near_doorbell: int
+    far_doorbell: int
+    parent: int
+    attempt: int
+
+    @classmethod
+    def parse(cls, words: list[str]) -> Arguments:
+        return cls(*(int(word) for word in words))
+
+    def words(self) -> list[str]:
+        names = (self.channel, self.memory, self.near_doorbell, self.far_doorbell, self.parent, self.attempt)
+        return [str(number) for number in names]
+
+
+def main(words: list[str]) -> int:
+    """Run until the near side ends this process or closes the channel; returns the exit status."""
+    arguments = Arguments.parse(words)
+    confine.die_with_parent(arguments.parent)
+    channel = Channel(arguments.channel, near=False)
+    setup = json.loads(channel.setup())
+    try:
+        driver, ready = _set_up(arguments, setup)
+    except Error as error:
+        from zluda.runner.messages import encode_error
+
+        _reply(channel, arguments, READY, (False, encode_error(error)))
+        return 1
+    _reply(channel, arguments, READY, (True, ready))
+    _serve(channel, arguments, driver)
+    return 0
+
+
+def _set_up(arguments: Arguments, setup: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    ready: dict[str, Any] = {"ranges": [], "confinement": []}
+    if setup["device"] == "cpu":
+        memory = _map_memory(arguments, setup["reservations"])
+        from zluda.runner.devices import cpu_driver
+
+        driver: Any = cpu_driver(memory, setup["numerics"])
+        confine.limit(setup["memory_limit"])
+        confine.forbid()
+        ready["ranges"] = [(r.start, r.size, r.file_offset) for r in memory.ranges]
+        ready["confinement"] = ["memory", "system calls"]
+    else:
+        # A GPU's driver opens device files and talks to its kernel module at any time: nothing to confine,
+        # and the code that runs here is NVIDIA's own on NVIDIA's own machine.
+        from zluda.runner.devices import cuda_driver
+
+        driver = cuda_driver(setup["device"], setup["reservations"])
+    for name in ("name", "emulated", "numerics", "places_globals"):
+        ready[name] = getattr(driver, name)
+    return driver, ready
+
+
+def _map_memory(arguments: Arguments, reservations: list[list[int]]) -> Any:
+    from zluda.device.cpu.memory import Memory
+
+    try:
+        return Memory([(start, size) for start, size in reservations], fd=arguments.memory)
+    except DeviceError:
+        if arguments.attempt >= ATTEMPTS:
+            raise
+        _execute_again(arguments)
+
+
+def _execute_again(arguments: Arguments) -> None:
+    """Try another layout: without randomisation it is always the same, so turn that on."""
+    personality(ADDR_NO_RANDOMIZE, on=False)
+    os.ftruncate(arguments.memory, 0)
+    words = arguments.words()
+    words[-1] = str(arguments.attempt + 1)
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "zluda.runner", *words])
+
+
+def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
+    from zluda.runner.messages import COMMANDS, encode_error
+
+    while True:
+        os.eventfd_read(arguments.far_doorbell)
+        while (received := channel.receive()) is not None:
+            sequence, (index, positional, named) = received
+            try:
+                reply: tuple[bool, Any] = (True, getattr(driver, COMMANDS[index])(*positional, **named))
+            except Error as error:
+                reply = (False, encode_error(error))
+            except Exception as error:  # a fault of ours: the near side must still get its answer
+                text = f"internal error in {COMMANDS[index]}: {type(error).__name__}: {error}"
+                reply = (False, encode_error(Error(text)))
+            _reply(channel, arguments, sequence, reply)
+            del received, positional, named
+            if COMMANDS[index] == "close":
+                return
+
+
+def _reply(channel: Channel, arguments: Arguments, sequence: int, reply: tuple[bool, Any]) -> None:
+    channel.send(sequence, reply)
+    os.eventfd_write(arguments.near_doorbell, 1)

@@ -1,0 +1,222 @@
+"""The driver on the near side: every call goes to the runner and comes back as its value or its error."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal as signals
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+from zluda.driver import ENTRIES, ParameterSlot
+from zluda.driver.base import Bytes
+from zluda.runner.channel import Channel, ChannelError
+from zluda.runner.errors import RunnerDied
+from zluda.runner.messages import INDEX, decode_error
+
+CHUNK = 1 << 24  # bytes of one copy between host and device; larger ones are cut
+
+
+class Link:
+    """The process and the channel to it; one command at a time."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        channel: Channel,
+        *,
+        near_doorbell: int,
+        far_doorbell: int,
+        output: int,
+        time_limit: float,
+    ) -> None:
+        self.process, self._channel, self.time_limit = process, channel, time_limit
+        self._near_doorbell, self._far_doorbell, self._output = near_doorbell, far_doorbell, output
+        self._pidfd = os.pidfd_open(process.pid)
+        self._poll = select.poll()
+        self._poll.register(near_doorbell, select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self.died: RunnerDied | None = None
+        self._closed = False
+
+    def request(self, command: str, positional: tuple[Any, ...], named: dict[str, Any], kernel: str) -> Any:
+        """Have the runner do a command; its value, its error raised, or RunnerDied."""
+        with self._lock:
+            self._check_alive(command)
+            self._sequence += 1
+            self._channel.send(self._sequence, (INDEX[command], positional, named))
+            os.eventfd_write(self._far_doorbell, 1)
+            return self.reply(self._sequence, command, kernel)
+
+    def reply(self, sequence: int, command: str = "", kernel: str = "") -> Any:
+        """Wait for the reply to command ``sequence``."""
+        deadline = time.monotonic() + self.time_limit
+        while True:
+            try:
+                received = self._channel.receive()
+                if received is not None:
+                    return self._value(received, sequence)
+            except ChannelError as error:
+                self.kill()
+                self._die(RunnerDied("crash", command=command, kernel=kernel, detail=str(error)))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.kill()
+                self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=self.time_limit))
+            self._wait(left, command, kernel)
+
+    def _wait(self, seconds: float, command: str, kernel: str) -> None:
+        ready = {fd for fd, _ in self._poll.poll(min(seconds, 3600) * 1000)}
+        if self._near_doorbell in ready:
+            os.eventfd_read(self._near_doorbell)
+        elif self._pidfd in ready:
+            status = self.process.wait()
+            self._die(
+                RunnerDied(
+                    "crash",
+                    command=command,
+                    kernel=kernel,
+                    signal=-status if status < 0 else None,
+                    exit_status=status if status >= 0 else None,
+                    detail=self._last_words(),
+                )
+            )
+
+    @staticmethod
+    def _value(received: tuple[int, Any], sequence: int) -> Any:
+        answered, reply = received
+        if answered != sequence or not isinstance(reply, tuple) or len(reply) != 2:
+            raise ChannelError(f"a reply to command {answered} where {sequence} was asked")
+        succeeded, value = reply
+        if succeeded is not True:
+            raise decode_error(value)
+        return _copied(value)
+
+    def _check_alive(self, command: str) -> None:
+        if self.died is not None:
+            raise self.died
+        if self._closed:
+            raise RunnerDied("crash", command=command, exit_status=0, detail="it was closed")
+
+    def _die(self, error: RunnerDied) -> NoReturn:
+        self.died = error
+        raise error
+
+    def _last_words(self) -> str:
+        """The last line that the process wrote, such as LLVM's when it gives up."""
+        text = os.pread(self._output, 1 << 16, 0).rstrip(b"\0").decode(errors="replace").strip()
+        return "".join(c for c in text.splitlines()[-1] if c.isprintable())[:500] if text else ""
+
+    def kill(self) -> None:
+        """End the process, whatever it does, and reap it."""
+        if self.process.poll() is None:
+            signals.pidfd_send_signal(self._pidfd, signals.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        """End the process and give back what this side holds; twice is harmless."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.kill()
+            self._channel.close()
+            for fd in (self._pidfd, self._near_doorbell, self._far_doorbell, self._output):
+                os.close(fd)
+
+
+def _copied(value: Any) -> Any:
+    """A value that outlives the bulk area."""
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+class RemoteDriver:
+    """:class:`zluda.driver.Driver` over a link.
+
+    One method for each of ``driver.ENTRIES``; those written out here do something on this side.
+    """
+
+    def __init__(self, link: Link, ready: dict[str, Any]) -> None:
+        self._link = link
+        self._kernels: dict[int, str] = {}  # function or kernel handle → name, to name the one that kills
+        self.name: str = ready["name"]
+        self.emulated: bool = ready["emulated"]
+        self.numerics: str = ready["numerics"]
+        self.places_globals: bool = ready["places_globals"]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _GENERIC:
+            raise AttributeError(f"the CUDA driver of a runner has no entry {name!r}")
+        entry = partial(self._generic, name)
+        setattr(self, name, entry)  # found directly from now on
+        return entry
+
+    def _generic(self, command: str, *positional: Any, **named: Any) -> Any:
+        return self._link.request(command, positional, named, "")
+
+    # --- kernels: their names are kept ------------------------------------------------------------------
+
+    def cuModuleGetFunction(self, module: int, name: str) -> int:
+        return self._named("cuModuleGetFunction", module, name)
+
+    def cuLibraryGetKernel(self, library: int, name: str) -> int:
+        return self._named("cuLibraryGetKernel", library, name)
+
+    def cuKernelGetFunction(self, kernel: int) -> int:
+        function: int = self._generic("cuKernelGetFunction", kernel)
+        self._kernels[function] = self._kernels.get(kernel, "")
+        return function
+
+    def cuLaunchKernel(self, function: int, *positional: Any, **named: Any) -> None:
+        kernel = self._kernels.get(function, "")
+        self._link.request("cuLaunchKernel", (function, *positional), named, kernel)
+
+    def parameter_layout(self, function: int) -> tuple[ParameterSlot, ...]:
+        kernel = self._kernels.get(function, "")
+        return tuple(
+            ParameterSlot(*slot) for slot in self._link.request("parameter_layout", (function,), {}, kernel)
+        )
+
+    def _named(self, command: str, holder: int, name: str) -> int:
+        handle: int = self._generic(command, holder, name)
+        self._kernels[handle] = name
+        return handle
+
+    # --- copies: cut to what a bulk area should hold ----------------------------------------------------
+
+    def cuMemcpyHtoD(self, destination: int, data: Bytes) -> None:
+        self._write("cuMemcpyHtoD", destination, data)
+
+    def cuMemcpyHtoDAsync(self, destination: int, data: Bytes, stream: int) -> None:
+        self._write("cuMemcpyHtoDAsync", destination, data, stream)
+
+    def cuMemcpyDtoH(self, source: int, size: int) -> bytes:
+        return self._read("cuMemcpyDtoH", source, size)
+
+    def cuMemcpyDtoHAsync(self, source: int, size: int, stream: int) -> bytes:
+        return self._read("cuMemcpyDtoHAsync", source, size, stream)
+
+    def _write(self, command: str, destination: int, data: Bytes, *rest: int) -> None:
+        view = memoryview(data).cast("B")
+        for at in range(0, max(len(view), 1), CHUNK):
+            self._generic(command, destination + at, view[at : at + CHUNK], *rest)
+
+    def _read(self, command: str, source: int, size: int, *rest: int) -> bytes:
+        pieces = [
+            self._generic(command, source + at, min(CHUNK, size - at), *rest)
+            for at in range(0, max(size, 1), CHUNK)
+        ]
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """End the runner."""
+        self._link.close()
+
+
+_GENERIC = frozenset(ENTRIES) - frozenset(vars(RemoteDriver))
