@@ -70,7 +70,8 @@ class Memory:
     """An arena of device memory.
 
     ``reservations`` are the ``(start, size)`` ranges to map at exactly these addresses (rounded outwards to
-    2 MiB); without any, ``capacity`` bytes of address space are mapped wherever there is room.
+    2 MiB), for allocations that name their address. All others come from an arena of ``capacity`` bytes of
+    address space, mapped wherever there is room, so that they never take an address that is wanted later.
     """
 
     def __init__(
@@ -88,16 +89,17 @@ class Memory:
         self._live: dict[int, int] = {}  # start -> rounded size
         for start, size in _merged(reservations):
             self._add_range(size, start)
-        if not reservations:
-            self._add_range(capacity, None)
+        self._arena = self._add_range(_round_up(capacity, GRANULE), None)
 
-    def _add_range(self, size: int, start: int | None) -> None:
+    def _add_range(self, size: int, start: int | None) -> Range:
         file_offset = self._file_size
         os.ftruncate(self.fd, file_offset + size)
         address = self._libc.map(self.fd, size, file_offset, start)
         self._file_size += size
-        bisect.insort(self.ranges, Range(address, size, file_offset), key=lambda r: r.start)
+        added = Range(address, size, file_offset)
+        bisect.insort(self.ranges, added, key=lambda r: r.start)
         self._give(address, size)
+        return added
 
     # --- allocation ------------------------------------------------------------------------------------
 
@@ -121,8 +123,9 @@ class Memory:
         return iter(self._live.items())
 
     def _find(self, size: int) -> int:
-        for start, free in self._free:
-            if free >= size:
+        for block, free in self._free:
+            start, end = max(block, self._arena.start), min(block + free, self._arena.end)
+            if end - start >= size:
                 return start
         raise DeviceError("cpu", f"out of device memory: {size} bytes wanted")
 
