@@ -30,13 +30,21 @@ from zluda.tracefile.records import (
 )
 
 SELECT_COUNTS = """
-SELECT (SELECT count(*) FROM call), (SELECT count(*) FROM call WHERE end_ns IS NULL),
-    (SELECT count(DISTINCT thread) FROM call), (SELECT count(*) FROM launch), (SELECT count(DISTINCT name)
-    FROM function WHERE id IN (SELECT function FROM launch)), (SELECT count(*) FROM module), (SELECT
-    count(DISTINCT module) FROM image WHERE kind = 'ptx'), (SELECT count(*) FROM allocation), (SELECT
-    count(*) FROM page), (SELECT coalesce(sum(length), 0) FROM page), (SELECT count(*) FROM payload),
-    (SELECT count(*) FROM blob), (SELECT coalesce(sum(count), 0) FROM gap)
-"""
+SELECT
+    (SELECT count(*) FROM call),
+    (SELECT count(*) FROM call WHERE end_ns IS NULL),
+    (SELECT count(DISTINCT thread) FROM call),
+    (SELECT count(*) FROM launch),
+    (SELECT count(DISTINCT name) FROM function WHERE id IN (SELECT function FROM shape)),
+    (SELECT count(*) FROM module),
+    (SELECT count(DISTINCT module) FROM image WHERE kind = 'ptx'),
+    (SELECT count(*) FROM allocation),
+    (SELECT count(*) FROM page),
+    (SELECT coalesce(sum(length), 0) FROM page),
+    (SELECT count(*) FROM payload),
+    (SELECT count(*) FROM blob),
+    (SELECT coalesce(sum(count), 0) FROM gap)
+"""  # in the order of the fields of Counts
 
 _WORD = (1 << 64) - 1
 
