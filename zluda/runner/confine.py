@@ -3,8 +3,8 @@
 The filter is classic BPF written here rather than made by libseccomp, so that a machine with nothing but
 Python is confined too. It is a list of what is allowed: computing, threads, memory, signals to itself, and
 reading and writing what is already open. Everything else fails with EPERM, notably opening files, sockets,
-processes and executing programs. ``clone3`` fails with ENOSYS because a filter cannot see its flags; C libraries
-then use ``clone``, which is allowed for threads alone.
+processes and executing programs. ``clone3`` fails with ENOSYS because a filter cannot see its flags; C
+libraries then use ``clone``, which is allowed for threads alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import errno
 import os
 import platform
 import resource
+import signal
 import struct
 import sys
 
 from zluda.errors import DeviceError
 
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 38, 22
-SECCOMP_MODE_FILTER = 2
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_SECCOMP = {"x86_64": 317, "aarch64": 277}  # the system call's number
+_SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 _RET_ALLOW, _RET_ERRNO, _RET_KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _CLONE_THREAD = 0x00010000
 _F_CMDS = (1, 3, 1030)  # F_GETFD, F_GETFL, F_DUPFD_CLOEXEC
@@ -168,22 +170,21 @@ def forbid() -> None:
 
     program = Program(len(instructions) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)
-    _prctl(libc, PR_SET_NO_NEW_PRIVS, 1)
-    # seccomp(2) rather than prctl: SECCOMP_FILTER_FLAG_TSYNC covers threads that LLVM or numpy started.
-    number = {"x86_64": 317, "aarch64": 277}[machine]
-    if libc.syscall(number, 1, 1, ctypes.byref(program)) != 0:
+    _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
+    # seccomp(2) rather than prctl: TSYNC covers the threads that the device has started already.
+    if libc.syscall(_SECCOMP[machine], _SET_MODE_FILTER, _FLAG_TSYNC, ctypes.byref(program)) != 0:
         raise _refused("a system call filter")
 
 
 def limit(memory_limit: int) -> None:
-    """Bound private memory in bytes; no core files, no files of any size, no new file descriptors to speak of."""
+    """Bound private memory in bytes, and leave no core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, memory_limit))
 
 
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the thread that started it ends; at once if that is past."""
-    _prctl(ctypes.CDLL(None, use_errno=True), PR_SET_PDEATHSIG, 9)
+    _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -1,9 +1,14 @@
-"""Making the driver that a runner serves, and warming it up before the runner is confined."""
+"""Making the driver of a confined runner, and warming it up before the confinement.
+
+The one of a GPU, which is not confined, is ``zluda.driver.native.from_setup``.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
+from typing import Any
 
 from zluda.device.cpu import CpuDevice, Memory
 from zluda.driver import Driver
@@ -34,11 +39,8 @@ _WARM_UP = b"""
 """
 
 
-def cpu_driver(memory: Memory, numerics: str | None) -> Driver:
+def cpu_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
     """The translated driver over a CPU device in ``memory``, warmed up: it opens no file from here on."""
-    from zluda.device.api import check_numerics
-
-    check_numerics("cpu", numerics)
     for package in _PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
             importlib.import_module(module.name)
@@ -56,11 +58,3 @@ def _warm_up(driver: Driver) -> None:
     driver.cuLaunchKernel(function, (1, 1, 1), (64, 1, 1), 0, 0, buffer.to_bytes(8, "little"))
     driver.cuModuleUnload(module)
     driver.cuMemFree(buffer)
-
-
-def cuda_driver(device: str, reservations: list[list[int]]) -> Driver:
-    """NVIDIA's driver for ``cuda:N``, its arena over ``reservations``."""
-    from zluda.driver.native import NativeDriver
-
-    ordinal = int(device.partition(":")[2])
-    return NativeDriver(ordinal, reservations=[(start, size) for start, size in reservations])

@@ -8,6 +8,7 @@ and only then does anything from a trace reach this process.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -25,7 +26,7 @@ READY = 0  # the sequence number of the first reply
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The command line: file descriptors that the near side passed, and how often this was executed before."""
+    """The command line: what the near side passed, and how often this was executed before."""
 
     channel: int
     memory: int
@@ -63,31 +64,26 @@ def main(words: list[str]) -> int:
 
 def _set_up(arguments: Arguments, setup: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     ready: dict[str, Any] = {"ranges": [], "confinement": []}
-    if setup["device"] == "cpu":
-        memory = _map_memory(arguments, setup["reservations"])
-        from zluda.runner.devices import cpu_driver
-
-        driver: Any = cpu_driver(memory, setup["numerics"])
+    memory = _map_memory(arguments, setup) if setup["shared_memory"] else None
+    module, _, factory = setup["factory"].partition(":")
+    driver = getattr(importlib.import_module(module), factory)(setup, memory)
+    if memory is not None:
+        ready["ranges"] = [(r.start, r.size, r.file_offset) for r in memory.ranges]
+    if setup["confined"]:
         confine.limit(setup["memory_limit"])
         confine.forbid()
-        ready["ranges"] = [(r.start, r.size, r.file_offset) for r in memory.ranges]
         ready["confinement"] = ["memory", "system calls"]
-    else:
-        # A GPU's driver opens device files and talks to its kernel module at any time: nothing to confine,
-        # and the code that runs here is NVIDIA's own on NVIDIA's own machine.
-        from zluda.runner.devices import cuda_driver
-
-        driver = cuda_driver(setup["device"], setup["reservations"])
     for name in ("name", "emulated", "numerics", "places_globals"):
         ready[name] = getattr(driver, name)
     return driver, ready
 
 
-def _map_memory(arguments: Arguments, reservations: list[list[int]]) -> Any:
+def _map_memory(arguments: Arguments, setup: dict[str, Any]) -> Any:
     from zluda.device.cpu.memory import Memory
 
+    reservations = [(start, size) for start, size in setup["reservations"]]
     try:
-        return Memory([(start, size) for start, size in reservations], fd=arguments.memory)
+        return Memory(reservations, fd=arguments.memory, capacity=setup["memory_limit"])
     except DeviceError:
         if arguments.attempt >= ATTEMPTS:
             raise

@@ -25,6 +25,14 @@ _OUTPUT_BYTES = 1 << 16
 _START_SECONDS = 120.0
 _GIB = 1 << 30
 
+# Kind of device → where the runner finds its driver (module:function), and whether that is confined: its
+# memory is then the shared file. A GPU's own driver opens device files and speaks to its kernel module at any
+# time, and the code it runs is NVIDIA's.
+FACTORIES: dict[str, tuple[str, bool]] = {
+    "cpu": ("zluda.runner.devices:cpu_driver", True),
+    "cuda": ("zluda.driver.native:from_setup", False),
+}
+
 # (bytes of private memory, seconds a command) by `untrusted`.
 _LIMITS = {False: (16 * _GIB, 600.0), True: (4 * _GIB, 60.0)}
 
@@ -83,8 +91,13 @@ def start(
     command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. Raises DeviceError where
     the device is not there or an address cannot be had, RunnerDied where the process ends before it is ready.
     """
+    device = _device(device)
+    factory, confined = FACTORIES[device.partition(":")[0]]
     setup = {
-        "device": _device(device),
+        "device": device,
+        "factory": factory,
+        "confined": confined,
+        "shared_memory": confined,
         "numerics": numerics,
         "reservations": merged(reservations),
         "memory_limit": _positive("memory_limit", memory_limit, _LIMITS[untrusted][0]),
