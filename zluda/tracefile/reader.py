@@ -111,6 +111,14 @@ class Trace:
                 return payload.data
         return None
 
+    def iter_copies(self) -> Iterator[Call]:
+        """Calls of the cuMemcpy family whose data to the host was captured, in order."""
+        sql = (
+            "SELECT * FROM call WHERE sequence IN (SELECT call FROM payload WHERE direction = 'out')"
+            " AND signature IN (SELECT id FROM signature WHERE function GLOB 'cuMemcpy*') ORDER BY sequence"
+        )
+        return self._read(self._to_call, sql)
+
     @cached_property
     def signatures(self) -> dict[int, Signature]:
         found = self._read(rows.signature, "SELECT id, function, parameters FROM signature ORDER BY id")
