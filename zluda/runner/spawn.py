@@ -37,7 +37,7 @@ def personality(flags: int, *, on: bool) -> bool:
 
 
 def spawn(arguments: Sequence[str], *, descriptors: Sequence[int], output: int) -> subprocess.Popen[bytes]:
-    """Execute ``python -m zluda.runner arguments…`` with ``descriptors`` open, its output going to ``output``.
+    """Execute ``python -m zluda.runner arguments…`` with ``descriptors`` open, its output in ``output``.
 
     Raises OSError where the process cannot be started.
     """
