@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from zluda.ptx import Module
+if TYPE_CHECKING:
+    from zluda.ptx import Module
 
 Dim3 = tuple[int, int, int]
 
