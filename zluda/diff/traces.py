@@ -1,0 +1,292 @@
+"""Two traces (records, or replays kept with ``-o``) call by call: does the second hold what the first holds?
+
+Launches and copies to the host are paired in order, and must be of the same kernel. After each launch the
+memory that either trace says it changed is compared; a copy's delivered bytes are. Allocations are paired
+by birth: the n-th of a size, kind and name in one with the n-th in the other, so that two recordings at
+different addresses can be compared (pointers stored in memory then differ, and are said to).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import zip_longest
+
+from zluda.diff.element_type import BYTES, launch_element_types
+from zluda.diff.pairing import Event, Span, both_known, call_of, events, name_of, pair_allocations, union
+from zluda.diff.results import BufferComparison, LaunchResult, ReplayResult, Verdict
+from zluda.diff.values import ELEMENT_TYPES, combine, compare
+from zluda.errors import Error
+from zluda.ptx.module import Function
+from zluda.tracefile import Call, Direction, Launch, Payload, Trace
+from zluda.tracefile.reachability import LiveSpans, reachable
+
+
+def compare_traces(
+    left: Trace, right: Trace, *, progress: Callable[[int], None] | None = None
+) -> ReplayResult:
+    """Compare ``right`` (as the replay) with ``left`` (as the record).
+
+    ``progress`` is told the call number after each launch or copy. Raises :class:`TraceError` on damaged
+    contents.
+    """
+    started = time.monotonic()
+    comparison = _Comparison(left, right)
+    results: list[LaunchResult] = []
+    for first, second in zip_longest(events(left), events(right)):
+        result = comparison.event(first, second)
+        results.append(result)
+        if progress is not None:
+            progress(result.call)
+        if second is None or first is None or name_of(first) != name_of(second):
+            results += [_unpaired(event) for event in events(left, result.call + 1)]
+            break
+    return ReplayResult(
+        trace=str(left.path),
+        device=str(right.meta.get("device", "trace")) + f" ({right.path})",
+        emulated=bool(right.meta.get("emulated", False)),
+        numerics=str(right.meta.get("numerics", "recorded")),
+        results=results,
+        seconds=time.monotonic() - started,
+        meta=dict(left.meta),
+    )
+
+
+def _result(event: Event, verdict: Verdict, reason: str = "", **values: object) -> LaunchResult:
+    if isinstance(event, Launch):
+        time_ns = event.gpu_time_ns
+        values |= {
+            "grid": event.grid,
+            "block": event.block,
+            "fidelity": event.fidelity,
+            "recorded_seconds": None if time_ns is None else time_ns / 1e9,
+        }
+    kind = "launch" if isinstance(event, Launch) else "copy"
+    return LaunchResult(call_of(event), kind, name_of(event), verdict, reason, **values)  # type: ignore[arg-type]
+
+
+def _unpaired(event: Event) -> LaunchResult:
+    return _result(event, Verdict.GAP, "the traces part before this call")
+
+
+class _Comparison:
+    """What is known of the two traces while their events are walked together."""
+
+    def __init__(self, left: Trace, right: Trace) -> None:
+        self.left, self.right = left, right
+        self.partner = pair_allocations(left, right)
+        self.types = _ElementTypes(left)
+        self.allocations = {allocation.id: allocation for allocation in left.allocations}
+        self.reverse = {theirs: ours for ours, theirs in self.partner.items()}
+        self.seen_types: dict[int, str] = {}  # of allocations, by the launches so far
+
+    def event(self, first: Event | None, second: Event | None) -> LaunchResult:
+        if first is None or second is None:
+            event = first or second
+            assert event is not None
+            missing = self.right if second is None else self.left
+            return _result(event, Verdict.GAP, f"{missing.path} has no {name_of(event)} to pair with it")
+        if name_of(first) != name_of(second):
+            reason = f"{self.right.path} has {name_of(second)} here (call {call_of(second)})"
+            return _result(first, Verdict.GAP, reason)
+        if isinstance(first, Launch) and isinstance(second, Launch):
+            return self._launch(first, second)
+        assert isinstance(first, Call)
+        assert isinstance(second, Call)
+        return self._copy(first, second)
+
+    def _launch(self, first: Launch, second: Launch) -> LaunchResult:
+        ours, theirs = self._changes(first, second)
+        missing = [
+            trace.path
+            for trace, launch, changed in ((self.left, first, ours), (self.right, second, theirs))
+            if not launch.captured and not changed
+        ]
+        if missing:
+            verdict = Verdict.NOT_COMPARED if len(missing) == 2 else Verdict.GAP
+            return _result(first, verdict, f"{missing[-1]} holds no memory after this launch")
+        self.seen_types |= {k: t for k, t in self.types.of(first).items() if t in ELEMENT_TYPES}
+        buffers = tuple(
+            combine([self._buffer(key, span, first.call, second.call) for span in spans])
+            for key, spans in sorted(union(ours, theirs).items())
+        )
+        unpaired = self._unpaired_changes(first, second)
+        if unpaired:
+            return _result(first, Verdict.GAP, unpaired, buffers=buffers)
+        verdict, reason = self._verdict(first, second, buffers)
+        return _result(first, verdict, reason, buffers=buffers, written_share=_share(buffers))
+
+    def _verdict(
+        self, first: Launch, second: Launch, buffers: tuple[BufferComparison, ...]
+    ) -> tuple[Verdict, str]:
+        if _share(buffers) == 0:
+            return Verdict.NOT_COMPARED, "nothing that was written is known in both"
+        if all(buffer.identical for buffer in buffers):
+            return Verdict.IDENTICAL, ""
+        source = self._differing_input(first, second)
+        if source is not None:
+            return Verdict.INHERITED, f"its input {source} already differed"
+        return Verdict.DIFFERS, ""
+
+    def _changes(self, first: Launch, second: Launch) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
+        """What each trace says its launch changed, by the left trace's allocation."""
+        ours: dict[int, list[Span]] = defaultdict(list)
+        theirs: dict[int, list[Span]] = defaultdict(list)
+        for page in self.left.pages(first.call):
+            ours[page.allocation].append((page.offset, page.offset + page.length))
+        for page in self.right.pages(second.call):
+            key = self.reverse.get(page.allocation)
+            if key is not None:
+                theirs[key].append((page.offset, page.offset + page.length))
+        return ours, theirs
+
+    def _unpaired_changes(self, first: Launch, second: Launch) -> str:
+        """Why the launches cannot be compared as a whole: one changed memory that the other trace does not
+        have.
+        """
+        sides = ((self.left, first, self.partner, self.right), (self.right, second, self.reverse, self.left))
+        for trace, launch, paired, other in sides:
+            for page in trace.pages(launch.call):
+                if page.allocation not in paired:
+                    return (
+                        f"{trace.path} changed allocation {page.allocation}, which {other.path} does not have"
+                    )
+        return ""
+
+    def _buffer(
+        self, key: int, span: Span, first: int, second: int, element: str | None = None
+    ) -> BufferComparison:
+        """One range after call ``first`` of the left trace and call ``second`` of the right."""
+        start, end = span
+        data, known = self.left.read_allocation(key, first, start, end - start)
+        partner = self.partner.get(key)
+        other, other_known = (
+            (bytes(end - start), bytes(end - start))
+            if partner is None
+            else self.right.read_allocation(partner, second, start, end - start)
+        )
+        allocation = self.allocations[key]
+        return compare(
+            data,
+            other,
+            element or self.seen_types.get(key, BYTES),
+            base=allocation.base,
+            offset=start,
+            allocation=key,
+            name=allocation.name,
+            known=both_known(known, other_known),
+        )
+
+    def _differing_input(self, first: Launch, second: Launch) -> str | None:
+        """What a person calls the first reachable allocation whose contents differed before the launch."""
+        spans = LiveSpans()
+        live = self.left.live_allocations(first.call - 1)
+        for allocation in live:
+            spans.add(allocation.id, allocation.base, allocation.size)
+
+        def read(key: int) -> bytes:
+            return self.left.read_allocation(key, first.call - 1, 0, self.allocations[key].size)[0]
+
+        roots = [a.id for a in live if a.module is not None and a.module == first.module]
+        for key in reachable(first.parameters, spans, read, roots):
+            span = (0, self.allocations[key].size)
+            if not self._buffer(key, span, first.call - 1, second.call - 1, BYTES).identical:
+                return self.allocations[key].name or f"{self.allocations[key].base:#x}"
+        return None
+
+    def _copy(self, first: Call, second: Call) -> LaunchResult:
+        ours, theirs = _delivered(self.left, first), _delivered(self.right, second)
+        if [_extent(payload) for payload in ours] != [_extent(payload) for payload in theirs]:
+            return _result(first, Verdict.GAP, "the two copies are not of the same size")
+        source = _source(first)
+        buffers = tuple(
+            self._delivery(mine, other, first, source) for mine, other in zip(ours, theirs, strict=True)
+        )
+        if all(buffer.identical for buffer in buffers):
+            return _result(first, Verdict.IDENTICAL, buffers=buffers)
+        if self._source_differs(first, second, sum(len(payload.data) for payload in ours)):
+            return _result(first, Verdict.INHERITED, "its source already differed", buffers=buffers)
+        return _result(first, Verdict.DIFFERS, buffers=buffers)
+
+    def _delivery(self, mine: Payload, other: Payload, call: Call, source: int | None) -> BufferComparison:
+        """Bytes that a copy delivered, as elements of the allocation that they came from where that is
+        known.
+        """
+        holder = None if source is None else self.left.memory_at(call.sequence).allocation(source)
+        if holder is None or source is None:
+            return compare(mine.data, other.data, BYTES, offset=mine.offset, name="copied bytes")
+        return compare(
+            mine.data,
+            other.data,
+            self.seen_types.get(holder.id, BYTES),
+            base=holder.base,
+            offset=source - holder.base + mine.offset,
+            allocation=holder.id,
+            name=holder.name,
+        )
+
+    def _source_differs(self, first: Call, second: Call, size: int) -> bool:
+        ours, theirs = _source(first), _source(second)
+        if ours is None or theirs is None:
+            return False
+        data, known = self.left.read_memory(first.sequence, ours, size)
+        other, other_known = self.right.read_memory(second.sequence, theirs, size)
+        return not compare(data, other, BYTES, known=both_known(known, other_known)).identical
+
+
+class _ElementTypes:
+    """Element types of what launches touch, from the PTX in a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._functions: dict[tuple[int | None, str], Function | None] = {}
+
+    def of(self, launch: Launch) -> dict[int, str]:
+        """Allocation → element type; empty where there is no PTX to tell."""
+        function = self._function(launch)
+        if function is None:
+            return {}
+        spans = LiveSpans()
+        live = self.trace.live_allocations(launch.call)
+        for allocation in live:
+            spans.add(allocation.id, allocation.base, allocation.size)
+        variables = {a.name: a.id for a in live if a.module is not None and a.module == launch.module}
+        return launch_element_types(function, launch.parameters, spans.find, variables)
+
+    def _function(self, launch: Launch) -> Function | None:
+        key = (launch.module, launch.kernel)
+        if key not in self._functions:
+            self._functions[key] = self._parse(launch)
+        return self._functions[key]
+
+    def _parse(self, launch: Launch) -> Function | None:
+        from zluda.ptx import parse_module
+
+        module = next((module for module in self.trace.module_list if module.id == launch.module), None)
+        text = None if module is None else self.trace.ptx(module)
+        if text is None:
+            return None
+        try:
+            return parse_module(text, file=f"module {launch.module}").function(launch.kernel)
+        except Error:  # bytes are compared then: a comparison needs no PTX
+            return None
+
+
+def _share(buffers: tuple[BufferComparison, ...]) -> float | None:
+    """The share of what was written that was compared; None where nothing was written."""
+    size = sum(buffer.size for buffer in buffers)
+    return sum(buffer.bytes_compared for buffer in buffers) / size if size else None
+
+
+def _delivered(trace: Trace, call: Call) -> list[Payload]:
+    return [payload for payload in trace.payloads(call.sequence) if payload.direction is Direction.OUT]
+
+
+def _source(call: Call) -> int | None:
+    """The device address that a copy to the host read, where one of its arguments says so."""
+    return next((call.arguments[name] for name in ("srcDevice", "src") if name in call.arguments), None)
+
+
+def _extent(payload: Payload) -> tuple[int, int]:
+    return payload.offset, len(payload.data)
