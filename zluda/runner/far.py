@@ -65,6 +65,8 @@ def main(words: list[str]) -> int:
 def _set_up(arguments: Arguments, setup: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     ready: dict[str, Any] = {"ranges": [], "confinement": []}
     memory = _map_memory(arguments, setup) if setup["shared_memory"] else None
+    for needed in ("msgpack", "zluda.runner.messages"):  # no module can be imported once confined
+        importlib.import_module(needed)
     module, _, factory = setup["factory"].partition(":")
     driver = getattr(importlib.import_module(module), factory)(setup, memory)
     if memory is not None:
@@ -103,20 +105,22 @@ def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
     from zluda.runner.messages import COMMANDS, encode_error
 
     while True:
-        os.eventfd_read(arguments.far_doorbell)
-        while (received := channel.receive()) is not None:
-            sequence, (index, positional, named) = received
-            try:
-                reply: tuple[bool, Any] = (True, getattr(driver, COMMANDS[index])(*positional, **named))
-            except Error as error:
-                reply = (False, encode_error(error))
-            except Exception as error:  # a fault of ours: the near side must still get its answer
-                text = f"internal error in {COMMANDS[index]}: {type(error).__name__}: {error}"
-                reply = (False, encode_error(Error(text)))
-            _reply(channel, arguments, sequence, reply)
-            del received, positional, named
-            if COMMANDS[index] == "close":
-                return
+        if not channel.spin():
+            os.eventfd_read(arguments.far_doorbell)
+        received = channel.receive()
+        if received is None:
+            continue
+        sequence, (index, positional, named) = received
+        try:
+            reply: tuple[bool, Any] = (True, getattr(driver, COMMANDS[index])(*positional, **named))
+        except Error as error:
+            reply = (False, encode_error(error))
+        except Exception as error:  # a fault of ours: the near side must still get its answer
+            text = f"internal error in {COMMANDS[index]}: {type(error).__name__}: {error}"
+            reply = (False, encode_error(Error(text)))
+        _reply(channel, arguments, sequence, reply)
+        if COMMANDS[index] == "close":
+            return
 
 
 def _reply(channel: Channel, arguments: Arguments, sequence: int, reply: tuple[bool, Any]) -> None:

@@ -58,6 +58,8 @@ class Link:
         """Wait for the reply to command ``sequence``."""
         deadline = time.monotonic() + self.time_limit
         while True:
+            if not self._channel.spin():
+                self._wait(deadline, command, kernel)
             try:
                 received = self._channel.receive()
                 if received is not None:
@@ -65,14 +67,14 @@ class Link:
             except ChannelError as error:
                 self.kill()
                 self._die(RunnerDied("crash", command=command, kernel=kernel, detail=str(error)))
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self.kill()
-                self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=self.time_limit))
-            self._wait(left, command, kernel)
 
-    def _wait(self, seconds: float, command: str, kernel: str) -> None:
-        ready = {fd for fd, _ in self._poll.poll(min(seconds, 3600) * 1000)}
+    def _wait(self, deadline: float, command: str, kernel: str) -> None:
+        """Wait for the doorbell or the process's end; RunnerDied for the latter and after the deadline."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            self.kill()
+            self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=self.time_limit))
+        ready = {fd for fd, _ in self._poll.poll(min(left, 3600) * 1000)}
         if self._near_doorbell in ready:
             os.eventfd_read(self._near_doorbell)
         elif self._pidfd in ready:
