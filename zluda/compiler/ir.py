@@ -170,6 +170,14 @@ _FOLDS: dict[str, Callable[[int, int, int], int]] = {
     "shl": lambda x, y, w: x << min(y, w),
     "lshr": lambda x, y, w: x >> min(y, w),
 }
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "ult": lambda x, y: x < y,
+    "ule": lambda x, y: x <= y,
+    "ugt": lambda x, y: x > y,
+    "uge": lambda x, y: x >= y,
+}
 _RIGHT_IDENTITY = {"add": 0, "sub": 0, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "mul": 1}
 
 
@@ -334,6 +342,29 @@ class Builder:
     def ashr(self, x: Operand, y: Operand) -> Value:
         return self.binary("ashr", x, y)
 
+    def mul_high(self, x: Value, y: Value, *, signed: bool) -> Value:
+        """The high half of the double-width product of two integers."""
+        x, y = self.unify(x, y)
+        width = x.width
+        if width <= 32 or x.lanes == 1:
+            wide = f"i{2 * width}"
+            extend = self.sext if signed else self.zext
+            product = self.mul(extend(x, wide), extend(y, wide))
+            return self.trunc(self.lshr(product, width), x.type)
+        high = self._mul_high_by_parts(x, y)
+        if signed:  # the unsigned product counts 2^64 too often for each negative factor
+            excess = self.add(self.and_(self.ashr(x, 63), y), self.and_(self.ashr(y, 63), x))
+            high = self.sub(high, excess)
+        return high
+
+    def _mul_high_by_parts(self, x: Value, y: Value) -> Value:
+        """Unsigned 64-bit high product from four 32-bit ones: vectors have no 128-bit product."""
+        x0, x1 = self.and_(x, 0xFFFFFFFF), self.lshr(x, 32)
+        y0, y1 = self.and_(y, 0xFFFFFFFF), self.lshr(y, 32)
+        middle = self.add(self.mul(x1, y0), self.lshr(self.mul(x0, y0), 32))
+        carry = self.add(self.mul(x0, y1), self.and_(middle, 0xFFFFFFFF))
+        return self.add(self.add(self.mul(x1, y1), self.lshr(middle, 32)), self.lshr(carry, 32))
+
     def fadd(self, x: Operand, y: Operand) -> Value:
         return self.binary("fadd", x, y)
 
@@ -355,6 +386,8 @@ class Builder:
     def icmp(self, predicate: str, x: Operand, y: Operand) -> Value:
         """``predicate``: eq ne ugt uge ult ule sgt sge slt sle. The result is ``i1``."""
         x, y = self.unify(x, y)
+        if x.bits is not None and y.bits is not None and predicate in _COMPARE:
+            return constant("i1", int(_COMPARE[predicate](x.bits, y.bits)))
         return self.define("i1", x.lanes, f"icmp {predicate} {x.typed}, {y.ref}")
 
     def fcmp(self, predicate: str, x: Operand, y: Operand) -> Value:
@@ -379,6 +412,8 @@ class Builder:
             return x
         if x.bits is not None and op in ("bitcast", "trunc", "zext"):
             return constant(element, x.bits)
+        if x.bits is not None and op == "sext":
+            return constant(element, x.bits - (x.bits >> (x.width - 1) << x.width))
         return self.define(element, x.lanes, f"{op} {x.typed} to {vector_type(element, x.lanes)}")
 
     def zext(self, x: Value, element: str) -> Value:
@@ -439,6 +474,11 @@ class Builder:
         first = actual[0]
         mangled = overloads if overloads is not None else [mangle(first.type, first.lanes)]
         return self.call(".".join(["llvm", name, *mangled]), actual, result or first.type, first.lanes)
+
+    def convert_saturating(self, name: str, x: Value, element: str) -> Value:
+        """``llvm.fptosi.sat`` or ``llvm.fptoui.sat``: clamped to the integer's range, NaN to 0."""
+        overloads = [mangle(element, x.lanes), mangle(x.type, x.lanes)]
+        return self.intrinsic(name, x, result=element, overloads=overloads)
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void", lanes: int = 1) -> Value:
         """Call ``@name``, declared when the module does not define it; ``void`` gives a nameless Value."""

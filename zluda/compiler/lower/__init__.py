@@ -5,3 +5,8 @@ Lane-wise families (``integer``, ``logic``, ``floating``, ``rounding``, ``conver
 memory, other lanes or control flow are lowered over a target's ``TargetOps``. May import ``ptx``,
 ``numerics`` and ``compiler.ir``.
 """
+
+from zluda.compiler.lower import approximate, arithmetic, compare, convert, logic
+from zluda.compiler.lower.lanewise import LANEWISE, lanewise
+
+__all__ = ["LANEWISE", "approximate", "arithmetic", "compare", "convert", "lanewise", "logic"]
