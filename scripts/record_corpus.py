@@ -3,10 +3,11 @@
 
     scripts/record_corpus.py --out DIRECTORY [--replay-on cuda:0 cpu] [PROGRAM …]
 
-For each program: build it as its ``record.toml`` says; run it twice and compare its results byte for byte; record it and
-compare again, so that recording is seen to change nothing; replay the trace. ``DIRECTORY/corpus.tar`` then holds
-``<program>/trace.bin`` and the completed ``record.toml``, to be unpacked over ``corpus/``. A program that fails is reported with
-its output, the others still run, and the exit status is 1.
+For each program: build it as its ``record.toml`` says; run it twice and compare its results byte for byte;
+record it and compare again, so that recording is seen to change nothing; replay the trace.
+``DIRECTORY/corpus.tar`` then holds ``<program>/trace.bin`` and the completed ``record.toml``, to be unpacked
+over ``corpus/``. A program that fails is reported with its output, the others still run, and the exit status
+is 1.
 
 ``ZLUDA`` names the command to use (default: ``python3 -m zluda``).
 """
@@ -44,9 +45,13 @@ def run(command: list[str], cwd: Path, *, status: int = 0) -> str:
             command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise StepFailed(f"$ {shlex.join(command)}\nno end after {TIMEOUT} s\n{error.stdout or ''}{error.stderr or ''}") from None
+        raise StepFailed(
+            f"$ {shlex.join(command)}\nno end after {TIMEOUT} s\n{error.stdout or ''}{error.stderr or ''}"
+        ) from None
     if done.returncode != status:
-        raise StepFailed(f"$ {shlex.join(command)}\nexit status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise StepFailed(
+            f"$ {shlex.join(command)}\nexit status {done.returncode}\n{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 
@@ -96,7 +101,9 @@ def host_facts() -> dict[str, str]:
     """The GPU, its driver, nvcc, and today's date."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"]
     gpu, driver = (word.strip() for word in run(query, ROOT).strip().split(","))
-    nvcc = run(["nvcc", "--version"], ROOT).strip().splitlines()[-2].split("release")[-1].split(",")[0].strip()
+    nvcc = (
+        run(["nvcc", "--version"], ROOT).strip().splitlines()[-2].split("release")[-1].split(",")[0].strip()
+    )
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {"gpu": gpu, "driver": driver, "nvcc": nvcc, "date": today}
 
@@ -104,12 +111,16 @@ def host_facts() -> dict[str, str]:
 def completed_recipe(program: str, recorded: dict[str, Any]) -> str:
     """The program's ``record.toml`` with its ``[recorded]`` table replaced."""
     head = (CORPUS / program / "record.toml").read_text().split("[recorded]")[0]
-    return head + "[recorded]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in recorded.items())
+    return (
+        head + "[recorded]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in recorded.items())
+    )
 
 
 def main() -> int:
     """Command line; 1 when any program failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("programs", nargs="*", metavar="PROGRAM")
     parser.add_argument("--out", type=Path, required=True, metavar="DIRECTORY")
     parser.add_argument("--replay-on", nargs="*", default=["cuda:0"], metavar="DEVICE")
@@ -136,7 +147,8 @@ def main() -> int:
                 if (directory / name).exists():
                     archive.add(directory / name, f"{program}/{name}")
     total = sum(path.stat().st_size for path in work.glob("*/trace.bin"))
-    print(f"{len(programs) - len(failed)} of {len(programs)} programs recorded, {total} bytes of traces; failed: {failed or 'none'}")
+    done = len(programs) - len(failed)
+    print(f"{done} of {len(programs)} programs recorded, {total} bytes of traces; failed: {failed or 'none'}")
     return 1 if failed else 0
 
 

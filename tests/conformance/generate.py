@@ -1,8 +1,8 @@
 """Write the PTX of every form, and have the local ptxas judge it.
 
-    python tests/conformance/generate.py --list            names of all forms
-    python tests/conformance/generate.py --check           assemble every kernel with ptxas -arch=sm_90
-    python tests/conformance/generate.py --write DIRECTORY one .ptx a kernel
+python tests/conformance/generate.py --list            names of all forms
+python tests/conformance/generate.py --check           assemble every kernel with ptxas -arch=sm_90
+python tests/conformance/generate.py --write DIRECTORY one .ptx a kernel
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def check(forms: Iterable[Form]) -> int:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--forms", default="", metavar="REGEX", help="only forms whose name matches")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true")

@@ -1,8 +1,9 @@
 """The golden file: what an NVIDIA GPU computed for every form.
 
-One compressed ``.npz``: ``names`` and, for each form, a 128-bit BLAKE2b digest of every block of 4096 results and the
-bytes of its first ``kept`` results. ``groups`` maps each kernel's operand kinds to the digest of its operands, so that a
-changed generator is told from a wrong result. ``meta`` is JSON: GPU, driver, date, …
+One compressed ``.npz``: ``names`` and, for each form, a 128-bit BLAKE2b digest of every block of 4096
+results and the bytes of its first ``kept`` results. ``groups`` maps each kernel's operand kinds to the
+digest of its operands, so that a changed generator is told from a wrong result. ``meta`` is JSON: GPU,
+driver, date, …
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def digests(results: bytes, width: int) -> list[bytes]:
     """One digest for every block of :data:`BLOCK` results of ``width`` bytes."""
     step = BLOCK * width
     return [
-        hashlib.blake2b(results[k : k + step], digest_size=DIGEST).digest() for k in range(0, len(results), step)
+        hashlib.blake2b(results[k : k + step], digest_size=DIGEST).digest()
+        for k in range(0, len(results), step)
     ]
 
 
@@ -49,9 +51,13 @@ def operand_digest(words: Iterable[Words]) -> str:
 
 
 def save(
-    path: Path, results: Mapping[str, tuple[int, bytes]], operand_digests: Mapping[str, str], meta: Mapping[str, Any]
+    path: Path,
+    results: Mapping[str, tuple[int, bytes]],
+    operand_digests: Mapping[str, str],
+    meta: Mapping[str, Any],
 ) -> int:
-    """Write ``results`` (form → width, bytes), keeping as many leading results as fit. Returns that number."""
+    """Write ``results`` (form → width, bytes), keeping as many leading results as fit. Returns that
+    number."""
     names = list(results)
     blocks = [digests(data, width) for width, data in results.values()]
     for kept in KEPT:

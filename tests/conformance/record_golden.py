@@ -2,9 +2,9 @@
 
     python3 tests/conformance/record_golden.py -o golden.npz [--full DIRECTORY] [--forms REGEX]
 
-The driver compiles the very PTX that the tests run. Each kernel runs twice; a form whose results differ between
-the two runs is reported and left out. ``--full`` also writes the first 2048 results of every form, one file a family, for
-whoever has to find out why a form differs.
+The driver compiles the very PTX that the tests run. Each kernel runs twice; a form whose results differ
+between the two runs is reported and left out. ``--full`` also writes the first 2048 results of every form,
+one file a family, for whoever has to find out why a form differs.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class Gpu:
         data = np.ascontiguousarray(words, dtype=np.uint64)
         address = _u64()
         self.check("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(data.nbytes))
-        self.check("cuMemcpyHtoD_v2", address, ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.nbytes))
+        self.check(
+            "cuMemcpyHtoD_v2", address, ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.nbytes)
+        )
         return address
 
 
@@ -118,7 +120,9 @@ def record_group(run: Callable[[], bytes], group: Group) -> tuple[dict[str, tupl
     return results, unstable
 
 
-def record(forms: Iterable[Form]) -> tuple[dict[str, tuple[int, bytes]], dict[str, str], dict[str, str], list[str]]:
+def record(
+    forms: Iterable[Form],
+) -> tuple[dict[str, tuple[int, bytes]], dict[str, str], dict[str, str], list[str]]:
     """Everything: results, operand digests by sources, the GPU's description, complaints."""
     gpu = Gpu()
     results: dict[str, tuple[int, bytes]] = {}
@@ -130,7 +134,10 @@ def record(forms: Iterable[Form]) -> tuple[dict[str, tuple[int, bytes]], dict[st
         digests[" ".join(group.sources)] = golden_file.operand_digest(inputs)
         try:
             made, unstable = record_group(
-                lambda group=group, inputs=inputs: gpu.run(group.ptx(), inputs, group.offsets[-1], group.grid), group
+                lambda group=group, inputs=inputs: gpu.run(
+                    group.ptx(), inputs, group.offsets[-1], group.grid
+                ),
+                group,
             )
         except RuntimeError as error:
             complaints.append(f"{group.name}: {error}")
@@ -161,7 +168,9 @@ def save_full(directory: Path, forms: Iterable[Form], results: dict[str, tuple[i
 
 def main() -> int:
     """Command line; 1 when a kernel failed or a form was unstable (the rest is written all the same)."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path, default=golden_file.PATH)
     parser.add_argument("--full", type=Path, metavar="DIRECTORY")
     parser.add_argument("--forms", default="", metavar="REGEX")

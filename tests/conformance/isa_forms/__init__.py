@@ -27,7 +27,9 @@ def all_forms() -> list[Form]:
     """Every form, in the order of the families; names are unique."""
     forms = [form for family in FAMILIES.values() for form in family.forms()]
     names = [form.name for form in forms]
-    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    doubled = (
+        sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    )
     if doubled:
         raise ValueError(f"form names must be unique: {doubled[:5]}")
     return forms

@@ -1,4 +1,5 @@
-"""``atom`` and ``red`` on 32 and 64 bits, on a thread's own word and contended where the outcome is the same in any order.
+"""``atom`` and ``red`` on 32 and 64 bits, on a thread's own word and contended where the outcome is the same
+in any order.
 
 PTX ISA 9.7.13.5 and 9.7.13.7.
 """
@@ -35,12 +36,21 @@ def _own(space: str) -> list[Form]:
         if kind in ("f32", "f64"):
             store, load = store.replace(f".b{bits}", f".{kind}"), load.replace(f".b{bits}", f".{kind}")
         sources = f"{kind} {kind}"
-        made = rows(FAMILY, f"atom.{space}.{op}", kind, sources, f"{head}{store}{{op}} {{d}}, [%q], {{b}};", note="before")
+        made = rows(
+            FAMILY,
+            f"atom.{space}.{op}",
+            kind,
+            sources,
+            f"{head}{store}{{op}} {{d}}, [%q], {{b}};",
+            note="before",
+        )
         register = {"f32": ".f32", "f64": ".f64"}.get(kind, f".b{bits}")
         after = f"{head}{store}.reg {register} %old;\n{{op}} %old, [%q], {{b}};\n{load}"
         made += rows(FAMILY, f"atom.{space}.{op}", kind, sources, after, note="after")
         if not op.startswith("exch"):
-            made += rows(FAMILY, f"red.{space}.{op}", kind, sources, f"{head}{store}{{op}} [%q], {{b}};\n{load}")
+            made += rows(
+                FAMILY, f"red.{space}.{op}", kind, sources, f"{head}{store}{{op}} [%q], {{b}};\n{load}"
+            )
         forms += [Form(f.name, f.family, f.result, f.sources, f.body, _DECLARATION[space]) for f in made]
     return forms
 
@@ -50,10 +60,18 @@ def _compare_and_swap(space: str) -> list[Form]:
     forms: list[Form] = []
     for bits in (16, 32, 64):
         head = _ADDRESSES[space] + f".reg .b{bits} %old, %with, %odd;\n.reg .pred %is;\n"
-        head += f"and.b{bits} %odd, {{c}}, 1;\nsetp.ne.b{bits} %is, %odd, 0;\nselp.b{bits} %with, {{a}}, {{c}}, %is;\n"
+        head += f"and.b{bits} %odd, {{c}}, 1;\nsetp.ne.b{bits} %is, %odd, 0;\n"
+        head += f"selp.b{bits} %with, {{a}}, {{c}}, %is;\n"
         head += f"st.{space}.b{bits} [%q], {{a}};\n"
         sources = f"b{bits} b{bits} b{bits}"
-        made = rows(FAMILY, f"atom.{space}.cas.b{bits}", f"b{bits}", sources, head + "{op} {d}, [%q], %with, {b};", note="before")
+        made = rows(
+            FAMILY,
+            f"atom.{space}.cas.b{bits}",
+            f"b{bits}",
+            sources,
+            head + "{op} {d}, [%q], %with, {b};",
+            note="before",
+        )
         after = head + "{op} %old, [%q], %with, {b};\n" + f"ld.{space}.b{bits} {{d}}, [%q];"
         made += rows(FAMILY, f"atom.{space}.cas.b{bits}", f"b{bits}", sources, after, note="after")
         forms += [Form(f.name, f.family, f.result, f.sources, f.body, _DECLARATION[space]) for f in made]
@@ -65,7 +83,9 @@ def _orders() -> list[Form]:
     patterns = ["atom[.relaxed|.acquire|.release|.acq_rel][.cta|.cluster|.gpu|.sys].global.add.u32"]
     made = rows(FAMILY, patterns, "u32", "u32 u32", head + "{op} {d}, [%q], {b};", note="order")
     reductions = ["red[.relaxed|.release][.cta|.cluster|.gpu|.sys].global.add.u32"]
-    made += rows(FAMILY, reductions, "u32", "u32 u32", head + "{op} [%q], {b};\nld.global.b32 {d}, [%q];", note="order")
+    made += rows(
+        FAMILY, reductions, "u32", "u32 u32", head + "{op} [%q], {b};\nld.global.b32 {d}, [%q];", note="order"
+    )
     return [Form(f.name, f.family, f.result, f.sources, f.body, _DECLARATION["global"]) for f in made]
 
 
@@ -91,7 +111,9 @@ def _contended() -> list[Form]:
         value = "77" if op.startswith(("inc", "dec")) else "{a}"
         body = _CONTENDED.format(bits=_bits(kind), value=value).replace("START", "13")
         name, declaration = f"red.shared.{op} contended", ".shared .align 8 .b8 cell[8];"
-        forms.append(Form(name, FAMILY, kind, (kind,), body.replace("{op}", f"red.shared.{op}"), declaration, True))
+        forms.append(
+            Form(name, FAMILY, kind, (kind,), body.replace("{op}", f"red.shared.{op}"), declaration, True)
+        )
     return forms
 
 

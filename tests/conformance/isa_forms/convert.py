@@ -50,7 +50,12 @@ def _between() -> list[Form]:
 def _reals() -> list[Form]:
     forms = rows(FAMILY, "cvt[.ftz][.sat].f32.f16", "f32", "f16")
     forms += rows(FAMILY, f"cvt{_ROUND}[.ftz][.sat].f16.f32", "f16", "f32")
-    forms += rows(FAMILY, "cvt(.rn.relu|.rz.relu|.rn.satfinite|.rz.satfinite|.rn.relu.satfinite|.rz.relu.satfinite).(f16|bf16).f32", "b16", "f32")
+    forms += rows(
+        FAMILY,
+        "cvt(.rn.relu|.rz.relu|.rn.satfinite|.rz.satfinite|.rn.relu.satfinite|.rz.relu.satfinite).(f16|bf16).f32",
+        "b16",
+        "f32",
+    )
     forms += rows(FAMILY, "cvt(.rn|.rz|.rm|.rp)[.ftz].bf16.f32", "bf16", "f32")
     forms += rows(FAMILY, "cvt[.ftz].f32.bf16", "f32", "bf16")
     forms += rows(FAMILY, f"cvt{_ROUND}[.sat].f16.f64", "f16", "f64")

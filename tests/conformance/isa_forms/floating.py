@@ -43,7 +43,9 @@ def _half() -> list[Form]:
         forms += rows(FAMILY, [f"(add|sub|mul)[.rn].{kind}"], kind, two)
         forms += rows(FAMILY, [f"fma.rn[.relu].{kind}"], kind, three)
         forms += rows(FAMILY, [f"(min|max)[.NaN][.xorsign.abs].{kind}"], kind, two)
-        forms += rows(FAMILY, [f"(abs|neg).{kind}", f"tanh.approx.{kind}", f"ex2.approx.ftz.{kind}"], kind, kind)
+        forms += rows(
+            FAMILY, [f"(abs|neg).{kind}", f"tanh.approx.{kind}", f"ex2.approx.ftz.{kind}"], kind, kind
+        )
     return forms
 
 

@@ -16,7 +16,10 @@ KINDS: dict[str, tuple[str, str, int]] = {
     "u8": (".b16", "u8", 1),
     "s8": (".b16", "s8", 1),
     **{kind: (".b16", "b16", 2) for kind in ("b16", "u16", "s16", "f16", "bf16")},
-    **{kind: (".b32", "b32", 4) for kind in ("b32", "u32", "s32", "f16x2", "bf16x2", "u16x2", "s16x2", "tf32")},
+    **{
+        kind: (".b32", "b32", 4)
+        for kind in ("b32", "u32", "s32", "f16x2", "bf16x2", "u16x2", "s16x2", "tf32")
+    },
     **{kind: (".b64", "b64", 8) for kind in ("b64", "u64", "s64", "f32x2")},
     "f32": (".f32", "f32", 4),
     "f64": (".f64", "f64", 8),
@@ -50,8 +53,8 @@ class Form:
 
     ``body`` is PTX with ``{d}`` for the result register and ``{a}``, ``{b}``, ``{c}`` for the sources;
     it stands in a scope of its own, so it may declare registers. ``pointer`` bodies may use ``%pa %pb %pc``
-    (addresses of this thread's operands), ``%i`` (index of the thread in the grid), ``%thread``, ``%lane`` and
-    the variables of ``shared``/``globals``.
+    (addresses of this thread's operands), ``%i`` (index of the thread in the grid), ``%thread``, ``%lane``
+    and the variables of ``shared``/``globals``.
     """
 
     name: str
@@ -66,7 +69,8 @@ class Form:
 def rows(
     family: str, patterns: str | Iterable[str], result: str, sources: str, body: str = "", *, note: str = ""
 ) -> list[Form]:
-    """Forms of all spellings; ``body`` defaults to the plain ``op d, a, b, …;``. ``note`` makes the name unique."""
+    """Forms of all spellings; ``body`` defaults to the plain ``op d, a, b, …;``. ``note`` makes the name
+    unique."""
     kinds = tuple(sources.split())
     operands = ", ".join("{" + letter + "}" for letter in "dabc"[: len(kinds) + 1])
     text = body or "{op} " + operands + ";"

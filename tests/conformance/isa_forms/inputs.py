@@ -1,7 +1,7 @@
 """Operand values: edge cases, and seeded random bit patterns that meet alignment, rounding and range edges.
 
-Everything is integer arithmetic on numpy ``uint64`` (splitmix64), so that the same bits come out under every numpy.
-An operand is one 64-bit word whose low bits are the value.
+Everything is integer arithmetic on numpy ``uint64`` (splitmix64), so that the same bits come out under every
+numpy. An operand is one 64-bit word whose low bits are the value.
 """
 
 from __future__ import annotations
@@ -38,8 +38,32 @@ def _mask(bits: int) -> np.uint64:
 def integer_edges(bits: int) -> list[int]:
     """0, ±1, …, the ends of the signed and unsigned ranges, patterns and powers of two."""
     top = 1 << (bits - 1)
-    values = [0, 1, 2, 3, 5, 7, 10, -1, -2, -3, -7, top, top - 1, top + 1, top - 2, 0x5555555555555555, 0xAAAAAAAAAAAAAAAA]
-    values += [1 << (bits // 2), (1 << (bits // 2)) - 1, (1 << (bits // 2)) + 1, -(1 << (bits // 2)), 0x0123456789ABCDEF]
+    values = [
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        10,
+        -1,
+        -2,
+        -3,
+        -7,
+        top,
+        top - 1,
+        top + 1,
+        top - 2,
+        0x5555555555555555,
+        0xAAAAAAAAAAAAAAAA,
+    ]
+    values += [
+        1 << (bits // 2),
+        (1 << (bits // 2)) - 1,
+        (1 << (bits // 2)) + 1,
+        -(1 << (bits // 2)),
+        0x0123456789ABCDEF,
+    ]
     values += [bits - 1, bits, bits + 1, 2 * bits, 0xFF, 0x80, 0x7F, 0x0F, 1 << (bits - 2)]
     return _unique(values, bits)
 
@@ -52,8 +76,21 @@ def float_edges(kind: str) -> list[int]:
     quiet = 1 << (mantissa_bits - 1)
     one, hidden = bias << mantissa_bits, 1 << mantissa_bits
     magnitudes = [0, 1, 2, hidden - 1, hidden, hidden + 1, quiet, one, one + 1, one - 1, one + quiet]
-    magnitudes += [one + hidden, one - hidden, one + hidden + quiet // 2, infinity - 1, infinity - 2, infinity]
-    magnitudes += [infinity | quiet, infinity | (hidden - 1), infinity | 1, infinity | (quiet >> 1) | 5, infinity | quiet | 3]
+    magnitudes += [
+        one + hidden,
+        one - hidden,
+        one + hidden + quiet // 2,
+        infinity - 1,
+        infinity - 2,
+        infinity,
+    ]
+    magnitudes += [
+        infinity | quiet,
+        infinity | (hidden - 1),
+        infinity | 1,
+        infinity | (quiet >> 1) | 5,
+        infinity | quiet | 3,
+    ]
     for power in (7, 8, 15, 16, 23, 24, 31, 32, 52, 53, 63, 64):
         if power <= bias:
             scaled = (bias + power) << mantissa_bits
@@ -81,7 +118,7 @@ def edges(kind: str) -> list[int]:
     if kind == "count":
         return [0, 1, 4, 8, 15, 16, 31, 32, 33, 63, 64, 255, 256, 257, 0x1F00, 0xFFFFFFFF]
     if kind == "lane":
-        return list(range(0, 34)) + [63, 64, 0xFFFFFFFF]
+        return [*range(34), 63, 64, 0xFFFFFFFF]
     return integer_edges(INTEGER_BITS[kind])
 
 
@@ -95,7 +132,8 @@ def _random_integers(bits: int, seed: int, count: int) -> Words:
 
 
 def _random_floats(kind: str, position: int, seed: int, count: int, first: list[Words]) -> Words:
-    """Bit patterns whose exponents relate to the operands before: near sums, products near both range ends."""
+    """Bit patterns whose exponents relate to the operands before: near sums, products near both range
+    ends."""
     exponent_bits, mantissa_bits = FLOATS[kind]
     bias, top = (1 << (exponent_bits - 1)) - 1, (1 << exponent_bits) - 1
     words = random_words(seed + 101 * position + 7, count)
@@ -119,9 +157,15 @@ def _random_floats(kind: str, position: int, seed: int, count: int, first: list[
         style.astype(np.int64), [uniform, near_one, related, low, high, quotient, subnormal, related]
     )
     exponent = np.clip(exponent, 0, top - (style != 0)).astype(np.uint64)
-    sparse = words & random_words(seed + 101 * position + 9, count) & random_words(seed + 101 * position + 10, count)
+    sparse = (
+        words
+        & random_words(seed + 101 * position + 9, count)
+        & random_words(seed + 101 * position + 10, count)
+    )
     few = np.uint64(1) << (chance % np.uint64(mantissa_bits))
-    mantissa = np.choose(((chance >> np.uint64(60)) % np.uint64(4)).astype(np.int64), [words, words, sparse, few])
+    mantissa = np.choose(
+        ((chance >> np.uint64(60)) % np.uint64(4)).astype(np.int64), [words, words, sparse, few]
+    )
     sign = (chance >> np.uint64(50)) & np.uint64(1)
     value = (
         (sign << np.uint64(exponent_bits + mantissa_bits))
@@ -158,7 +202,9 @@ def _random(kind: str, position: int, seed: int, count: int, first: list[tuple[s
     if kind == "pred":
         return random_words(seed + 11 + position, count) & np.uint64(1)
     if kind in ("shift", "count", "lane"):
-        return random_words(seed + 13 + position, count) % np.uint64({"shift": 70, "count": 40, "lane": 32}[kind])
+        return random_words(seed + 13 + position, count) % np.uint64(
+            {"shift": 70, "count": 40, "lane": 32}[kind]
+        )
     return _random_integers(INTEGER_BITS[kind], seed + 17 * position, count)
 
 
@@ -194,6 +240,8 @@ def operands(sources: tuple[str, ...]) -> list[Words]:
     for position, (kind, values) in enumerate(zip(sources, lists, strict=True)):
         chosen = values[index % len(values)]
         index = index // len(values)
-        random = _random(kind, position, seed + 29, count - len(chosen), [(k, w[len(chosen) :]) for k, w in result])
+        random = _random(
+            kind, position, seed + 29, count - len(chosen), [(k, w[len(chosen) :]) for k, w in result]
+        )
         result.append((kind, np.concatenate([chosen, random])))
     return [words[order] for _, words in result]

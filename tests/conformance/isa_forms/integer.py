@@ -13,7 +13,9 @@ def _arithmetic() -> list[Form]:
     for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):
         two, three = f"{kind} {kind}", f"{kind} {kind} {kind}"
         saturate = "[.sat]" if kind == "s32" else ""
-        forms += rows(FAMILY, [f"(add|sub){saturate}.{kind}", f"(mul.lo|mul.hi|div|rem|min|max).{kind}"], kind, two)
+        forms += rows(
+            FAMILY, [f"(add|sub){saturate}.{kind}", f"(mul.lo|mul.hi|div|rem|min|max).{kind}"], kind, two
+        )
         forms += rows(FAMILY, f"(mad.lo|mad.hi|sad).{kind}", kind, three)
         if kind.endswith(("16", "32")):
             wide = kind[0] + _NEXT[kind[1:]]
@@ -32,6 +34,9 @@ def _arithmetic() -> list[Form]:
     return forms
 
 
+_CARRIED = "START;\nMAD.cc.{k} %x, {a}, {b}, {c};\naddc.{k} {d}, 0, 0;"
+
+
 def _carry_chain(kind: str) -> list[Form]:
     """Two-word sums and differences; the chain's last carry is materialised by a third word."""
     forms: list[Form] = []
@@ -43,8 +48,8 @@ def _carry_chain(kind: str) -> list[Form]:
         "mad.lo.cc + madc.hi": "mad.lo.cc.{k} %x, {a}, {b}, {c};\nmadc.hi.{k} {d}, {a}, {b}, {c};",
         "mad.lo.cc + madc.lo": "mad.lo.cc.{k} %x, {a}, {b}, {c};\nmadc.lo.{k} {d}, {b}, {c}, {a};",
         "mad.hi.cc + addc": "mad.hi.cc.{k} %x, {a}, {b}, {c};\naddc.{k} {d}, {a}, {c};",
-        "madc.hi.cc + addc": "add.cc.{k} %y, {a}, {b};\nmadc.hi.cc.{k} %x, {a}, {b}, {c};\naddc.{k} {d}, 0, 0;",
-        "madc.lo.cc + addc": "sub.cc.{k} %y, {a}, {a};\nmadc.lo.cc.{k} %x, {a}, {b}, {c};\naddc.{k} {d}, 0, 0;",
+        "madc.hi.cc + addc": _CARRIED.replace("START", "add.cc.{k} %y, {a}, {b}").replace("MAD", "madc.hi"),
+        "madc.lo.cc + addc": _CARRIED.replace("START", "sub.cc.{k} %y, {a}, {a}").replace("MAD", "madc.lo"),
     }
     for name, body in chains.items():
         text = f".reg .b{kind[1:]} %x, %y;\n" + body.replace("{k}", kind)
@@ -96,9 +101,18 @@ def _logic() -> list[Form]:
     forms += rows(FAMILY, "(and|or|xor).pred", "u32", "pred pred", _PREDICATE_2)
     forms += rows(FAMILY, "not.pred", "u32", "pred", _PREDICATE_1)
     for table in range(0, 256, 5):
-        forms += rows(FAMILY, "lop3.b32", "b32", "b32 b32 b32", "{op} {d}, {a}, {b}, {c}, %d;" % table, note=hex(table))
+        forms += rows(
+            FAMILY,
+            "lop3.b32",
+            "b32",
+            "b32 b32 b32",
+            f"{{op}} {{d}}, {{a}}, {{b}}, {{c}}, {table};",
+            note=hex(table),
+        )
     for boolop in ("and", "or"):
-        forms += rows(FAMILY, f"lop3.{boolop}.b32 0x96", "u32", "b32 b32 pred", _LOP3_PREDICATE.format(boolop=boolop))
+        forms += rows(
+            FAMILY, f"lop3.{boolop}.b32 0x96", "u32", "b32 b32 pred", _LOP3_PREDICATE.format(boolop=boolop)
+        )
     forms += rows(FAMILY, "shf.(l|r).(clamp|wrap).b32", "b32", "b32 b32 shift")
     return forms
 

@@ -1,7 +1,8 @@
 """Groups of forms as PTX kernels, and how their buffers lie.
 
-A kernel is ``forms(in0, in1, in2, out)``, all 64-bit pointers. Thread ``i`` reads its operands from the 64-bit words
-``in0[i]`` … and stores each form's result, in the result's own width, at ``out + form offset + i * width``.
+A kernel is ``forms(in0, in1, in2, out)``, all 64-bit pointers. Thread ``i`` reads its operands from the
+64-bit words ``in0[i]`` … and stores each form's result, in the result's own width, at ``out + form offset +
+i * width``.
 """
 
 from __future__ import annotations
@@ -83,8 +84,11 @@ _LOADS = """\
 def _load(letter: str, kind: str) -> list[str]:
     register, suffix, _ = KINDS[kind]
     if kind == "pred":
-        return [f"\t.reg .b16 %w{letter};", f"\t.reg .pred %{letter};", f"\tld.global.u8 %w{letter}, [%p{letter}];"] + [
-            f"\tsetp.ne.b16 %{letter}, %w{letter}, 0;"
+        return [
+            f"\t.reg .b16 %w{letter};",
+            f"\t.reg .pred %{letter};",
+            f"\tld.global.u8 %w{letter}, [%p{letter}];",
+            f"\tsetp.ne.b16 %{letter}, %w{letter}, 0;",
         ]
     return [f"\t.reg {register} %{letter};", f"\tld.global.{suffix} %{letter}, [%p{letter}];"]
 
@@ -94,10 +98,8 @@ def _scope(form: Form, offset: int) -> str:
     names = {"d": "%d", "a": "%a", "b": "%b", "c": "%c"}
     text = re.sub(r"\{([dabc])\}", lambda m: names[m[1]], form.body)
     lines = [line.strip() for line in text.strip().splitlines()]
-    return "\n".join(
-        ["\t{", f"\t.reg {register} %d;", *("\t" + line for line in lines)]
-        + [f"\tst.global.{suffix} [%out{width}+{offset}], %d;", "\t}"]
-    )
+    store = f"\tst.global.{suffix} [%out{width}+{offset}], %d;"
+    return "\n".join(["\t{", f"\t.reg {register} %d;", *("\t" + line for line in lines), store, "\t}"])
 
 
 def kernel_text(group: Group) -> str:

@@ -1,7 +1,8 @@
 """Loads, stores, address conversion and moves (PTX ISA 9.7.9.8-9.7.9.20).
 
-Loads read this thread's operand word through ``%pa``. Every other state space is written by the thread itself first:
-a slot of ``slots`` (shared), of a local array, of a global scratch variable; ``table`` is constant.
+Loads read this thread's operand word through ``%pa``. Every other state space is written by the thread
+itself first: a slot of ``slots`` (shared), of a local array, of a global scratch variable; ``table`` is
+constant.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from isa_forms.form import Form, rows
 FAMILY = "memory"
 _SHARED = ".shared .align 16 .b8 slots[4096];"
 _SCRATCH = ".global .align 16 .b8 scratch[2097152];"
-_TABLE = ".const .align 8 .b64 table[8] = {0x8081828384858687, 1, 0xffffffffffffffff, 0x7fffffff80000000, 4, 5, 6, 7};"
+_TABLE = (
+    ".const .align 8 .b64 table[8] = "
+    "{0x8081828384858687, 1, 0xffffffffffffffff, 0x7fffffff80000000, 4, 5, 6, 7};"
+)
 _PREPARE = {
     "shared": "mov.u32 %s, slots;\nshl.b32 %t, %thread, 5;\nadd.u32 %s, %s, %t;\ncvt.u64.u32 %q, %s;\n",
     "local": ".local .align 16 .b8 mine[32];\nmov.u64 %q, mine;\n",
@@ -76,8 +80,21 @@ def _stores() -> list[Form]:
 def _vectors() -> list[Form]:
     forms: list[Form] = []
     for space in ("global", "shared", "local"):
-        for count, kind in ((2, "b8"), (4, "b8"), (2, "b16"), (4, "b16"), (2, "b32"), (4, "b32"), (2, "b64"), (2, "f32"),
-                            (4, "f32"), (2, "f64"), (4, "u8"), (2, "s16")):  # fmt: skip
+        for vector in [
+            "2.b8",
+            "4.b8",
+            "2.b16",
+            "4.b16",
+            "2.b32",
+            "4.b32",
+            "2.b64",
+            "2.f32",
+            "4.f32",
+            "2.f64",
+            "4.u8",
+            "2.s16",
+        ]:
+            count, kind = int(vector[0]), vector[2:]
             forms += _vector(space, count, kind)
     return forms
 
@@ -92,9 +109,10 @@ def _vector(space: str, count: int, kind: str) -> list[Form]:
     body += f"st.{space}.b64 [%q], {{a}};\nst.{space}.b64 [%q+8], {{b}};\n"
     body += f"ld.{space}.v{count}.{kind} {{{{{names}}}}}, [%q];\n".replace("{{", "{").replace("}}", "}")
     body += f"st.{space}.v{count}.{kind} [%q], {{{{{turned}}}}};\n".replace("{{", "{").replace("}}", "}")
-    body += f"ld.{space}.b64 {{d}}, [%q];\nld.{space}.b64 %w, [%q+{8 if size > 8 else 0}];\nxor.b64 {{d}}, {{d}}, %w;"
-    if size <= 8:
-        body = body.replace("\nxor.b64 {d}, {d}, %w;", "")
+    body += f"ld.{space}.b64 {{d}}, [%q];\n"
+    body += f"ld.{space}.b64 %w, [%q+{8 if size > 8 else 0}];"
+    if size > 8:
+        body += "\nxor.b64 {d}, {d}, %w;"
     made = rows(FAMILY, f"ld.v{count} + st.v{count} {space} {kind}", "b64", "b64 b64", body)
     return _with(made, _DECLARATION[space])
 
@@ -106,8 +124,10 @@ def _address_conversion() -> list[Form]:
     forms: list[Form] = []
     for space in ("shared", "local", "global", "const"):
         head = _ADDRESSES[space] + f".reg .pred %is;\n.reg .b64 %g;\ncvta.{space}.u64 %g, %q;\n"
-        made = rows(FAMILY, "isspacep.(shared|local|global|const)", "u32", "b64", head + _IS, note=f"of {space}")
-        body = head + f"{{op}} %r, %g;\nsetp.eq.u64 %is, %r, %q;\nselp.u32 {{d}}, 1, 0, %is;"
+        made = rows(
+            FAMILY, "isspacep.(shared|local|global|const)", "u32", "b64", head + _IS, note=f"of {space}"
+        )
+        body = head + "{op} %r, %g;\nsetp.eq.u64 %is, %r, %q;\nselp.u32 {d}, 1, 0, %is;"
         made += rows(FAMILY, f"cvta.to.{space}.u64", "u32", "b64", body, note="and back")
         if space != "const":
             body = head + f"st.{space}.b64 [%q], {{a}};\n{{op}} {{d}}, [%g];"
@@ -118,7 +138,9 @@ def _address_conversion() -> list[Form]:
             atom = rows(FAMILY, "atom.add.u32", "b32", "b64", body, note=f"generic, of {space}")
             made += atom if space != "local" else []
         else:
-            made += rows(FAMILY, "ld.b64", "b64", "b64", head + "{op} {d}, [%g];", note=f"generic, of {space}")
+            made += rows(
+                FAMILY, "ld.b64", "b64", "b64", head + "{op} {d}, [%g];", note=f"generic, of {space}"
+            )
         forms += _with(made, _DECLARATION[space])
     return forms
 

@@ -36,9 +36,18 @@ def _shuffles() -> list[Form]:
     forms: list[Form] = []
     for mode in ("up", "down", "bfly", "idx"):
         op = f"shfl.sync.{mode}.b32"
-        cases = [(lane, control(mode, width)) for width in (32, 16, 8, 4, 2, 1) for lane in (0, 1, 3, 7, 16, 31)]
+        cases = [
+            (lane, control(mode, width)) for width in (32, 16, 8, 4, 2, 1) for lane in (0, 1, 3, 7, 16, 31)
+        ]
         # clamps that are no segment's end, and lanes beyond the warp
-        cases += [(5, 0x0007), (9, 0x1805), (2, 0x0010), (33, control(mode, 32)), (40, control(mode, 16)), (1, 0x0A13)]
+        cases += [
+            (5, 0x0007),
+            (9, 0x1805),
+            (2, 0x0010),
+            (33, control(mode, 32)),
+            (40, control(mode, 16)),
+            (1, 0x0A13),
+        ]
         for lane, c in cases:
             body = _SHUFFLE.replace("LANE", str(lane)).replace("CONTROL", str(c))
             forms += rows(FAMILY, op, "b64", "b32", body, note=f"b={lane} c={c:#06x}")

@@ -1,0 +1,173 @@
+"""Hold a device against the golden results, form by form.
+
+    python tests/conformance/judge.py [--device cpu] [--forms REGEX] [--full DIRECTORY] [--verbose]
+
+prints each form that differs with the first differing result: its operands, what the GPU gave, what the
+device gave. ``--full`` names the directory of the ``full-*.npz`` files that ``record_golden.py --full``
+wrote: they reach further than the results kept in the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import golden_file
+import numpy as np
+from golden_file import Expected
+from isa_forms import all_forms
+from isa_forms.form import Form
+from isa_forms.inputs import BLOCK, Words, operands
+from isa_forms.kernels import ENTRY, THREADS, Group, groups, result_bytes
+
+import zluda
+
+EXCEPTIONS = Path(__file__).parent / "exceptions.toml"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``identical``, ``differs`` or ``unsupported``; ``detail`` says what and where."""
+
+    form: str
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Exception_:
+    """One entry of ``exceptions.toml``."""
+
+    device: str
+    forms: str
+    count: int
+    outcome: str
+    reason: str
+
+
+def exceptions(device: str) -> list[Exception_]:
+    """What is known to fail on a device."""
+    entries = tomllib.loads(EXCEPTIONS.read_text()).get("exception", [])
+    return [entry for entry in (Exception_(**e) for e in entries) if entry.device == device]
+
+
+def excused(device: str, forms: Iterable[Form]) -> dict[str, Exception_]:
+    """Form name → its exception."""
+    listed = exceptions(device)
+    found = {form.name: [e for e in listed if re.fullmatch(e.forms, form.name)] for form in forms}
+    return {name: entries[0] for name, entries in found.items() if entries}
+
+
+@functools.cache
+def operand_words(sources: tuple[str, ...]) -> list[Words]:
+    """The operands of a group, made once."""
+    return operands(sources)
+
+
+def run(device: Any, group: Group) -> bytes:
+    """Launch one group's kernel; the whole output buffer. Raises :class:`zluda.Error`."""
+    kernel = device.load_module(group.ptx()).kernel(ENTRY)
+    inputs = [device.array(words) for words in operand_words(group.sources)]
+    output = device.array(np.zeros(group.offsets[-1], dtype=np.uint8))
+    arguments = [*inputs, *[0] * (3 - len(inputs)), output]
+    try:
+        kernel.launch(grid=(group.grid, 1, 1), block=(THREADS, 1, 1), args=arguments)
+        device.synchronize()
+        return bytes(output.numpy())
+    finally:
+        for array in (*inputs, output):
+            array.free()
+
+
+def judge(device: Any, group: Group, golden: Mapping[str, Expected]) -> list[Outcome]:
+    """One outcome a form. A kernel that does not compile is taken apart, so that each form answers for
+    itself."""
+    try:
+        output = run(device, group)
+    except zluda.Error as error:
+        if len(group.forms) == 1:
+            return [Outcome(group.forms[0].name, "unsupported", str(error))]
+        alone = [Group(form.name, group.sources, (form,)) for form in group.forms]
+        return [outcome for single in alone for outcome in judge(device, single, golden)]
+    offsets = group.offsets
+    return [
+        compare(form, output[start:end], golden[form.name])
+        for form, start, end in zip(group.forms, offsets, offsets[1:], strict=False)
+    ]
+
+
+def compare(form: Form, got: bytes, expected: Expected) -> Outcome:
+    """The head byte for byte, everything by digest."""
+    width = result_bytes(form)
+    head = got[: len(expected.head)]
+    if head != expected.head:
+        return Outcome(form.name, "differs", _first_difference(form, got, expected.head))
+    blocks = golden_file.digests(got, width)
+    wrong = [k for k, (a, b) in enumerate(zip(blocks, expected.digests, strict=True)) if a != b]
+    if wrong:
+        place = f"among results {wrong[0] * BLOCK}..{(wrong[0] + 1) * BLOCK - 1} (by digest)"
+        return Outcome(form.name, "differs", place)
+    return Outcome(form.name, "identical")
+
+
+def _first_difference(form: Form, got: bytes, expected: bytes) -> str:
+    width = result_bytes(form)
+    mine = np.frombuffer(got[: len(expected)], dtype=f"<u{width}")
+    theirs = np.frombuffer(expected, dtype=f"<u{width}")
+    wrong = np.flatnonzero(mine != theirs)
+    index, digits = int(wrong[0]), 2 * width
+    words = operand_words(form.sources)
+    given = ", ".join(f"{kind} {int(word[index]):#x}" for kind, word in zip(form.sources, words, strict=True))
+    values = f"expected 0x{int(theirs[index]):0{digits}x}, got 0x{int(mine[index]):0{digits}x}"
+    return f"result {index} of ({given}): {values}; {len(wrong)} of the first {len(theirs)} differ"
+
+
+def with_full(golden: dict[str, Expected], directory: Path) -> dict[str, Expected]:
+    """Longer heads, from the files of ``record_golden.py --full``."""
+    longer = dict(golden)
+    for path in sorted(directory.glob("full-*.npz")):
+        with np.load(path) as file:
+            names = file["names"].tobytes().decode().split("\n")
+            sizes, data = file["sizes"].tolist(), file["data"].tobytes()
+        start = 0
+        for name, size in zip(names, sizes, strict=True):
+            if name in longer:
+                longer[name] = Expected(longer[name].digests, data[start : start + size])
+            start += size
+    return longer
+
+
+def main() -> int:
+    """Command line; 1 when any form differs or is unsupported."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--forms", default="", metavar="REGEX")
+    parser.add_argument("--full", type=Path, metavar="DIRECTORY")
+    parser.add_argument("--verbose", action="store_true", help="also name the forms that are identical")
+    options = parser.parse_args()
+    golden, _ = golden_file.load()
+    if options.full:
+        golden = with_full(golden, options.full)
+    count: collections.Counter[str] = collections.Counter()
+    with zluda.open_device(options.device) as device:
+        for group in groups(form for form in all_forms() if re.search(options.forms, form.name)):
+            for outcome in judge(device, group, golden):
+                count[outcome.kind] += 1
+                if options.verbose or outcome.kind != "identical":
+                    print(f"{outcome.kind:11} {outcome.form}: {outcome.detail}", flush=True)
+    print(f"{options.device}: {dict(count)}")
+    return 0 if set(count) <= {"identical"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
