@@ -111,7 +111,9 @@ class Selected:
     selector: str
 
 
-Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Indexed | Selected
+Operand = (
+    Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Indexed | Selected
+)
 
 
 # --- statements ------------------------------------------------------------------------------------
@@ -167,11 +169,12 @@ class LabelStatement:
 
 @dataclass(frozen=True, slots=True)
 class BranchTargets:
-    """``name: .branchtargets a, b, …;``."""
+    """``name: .branchtargets a, b, …;``, or ``.calltargets`` with the functions an indirect call may reach."""
 
     name: str
     targets: tuple[str, ...]
     location: Location
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,7 @@ class Function:
     callees: tuple[str, ...] = field(default=())
     debug_lines: tuple[DebugLine, ...] = ()
     pragmas: tuple[Pragma, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def instructions(self) -> list[Instruction]:

@@ -1,0 +1,470 @@
+"""Function bodies: statements to the typed form.
+
+One regular expression finds the statements of a body; an instruction's dotted opcode and each operand's
+text are then looked up in dictionaries (:mod:`zluda.ptx.instructions`, :mod:`zluda.ptx.scope`), and only
+what was not met before is parsed. That is what makes a megabyte a second possible in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from zluda.errors import PtxError
+from zluda.ptx.declarations import SPACES, Header, Tokens, parameter_list, parse_header, parse_variables
+from zluda.ptx.instructions import OpcodeMismatch, OperandMismatch, find_opcode
+from zluda.ptx.module import (
+    Address,
+    BranchTargets,
+    CallPrototype,
+    DebugLine,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    LabelStatement,
+    Location,
+    Negated,
+    Operand,
+    Pragma,
+    Register,
+    Statement,
+    Symbol,
+    Variable,
+    Vector,
+)
+from zluda.ptx.scope import Names, OperandError, Scope, split_operands
+from zluda.ptx.source import Source
+from zluda.ptx.types import BY_SPELLING, ScalarType
+
+_STATEMENT = re.compile(
+    r"""\s*(?:
+      ([A-Za-z_$%][\w$]*)\s*:(?!:)                                               # 1 label
+    | (?:@\s*(!?)\s*([A-Za-z_$%][\w$.]*)\s+)?                                    # 2 3 guard
+      ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:]) ([^;]*);                    # 4 opcode, 5 operands
+    | \.loc\s+(\d+)\s+(\d+)\s+(\d+)                                              # 6 7 8 .loc
+      (?:\s*,\s*function_name\s+([\w$.]+(?:\s*\+\s*\d+)?)                        # 9
+         \s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?                             # 10 11 12
+    | \.([a-z]\w*) ((?:[^;"]|"[^"\n]*")*);                                       # 13 directive, 14 rest
+    | ([{};])                                                                    # 15
+    )""",
+    re.VERBOSE,
+)
+_LABEL_AT, _OPERANDS_AT, _LOC_AT, _INLINED_AT, _DIRECTIVE_AT, _PUNCTUATION_AT = 1, 5, 8, 12, 14, 15
+_BRACKETED = re.compile(r"[{(]|\[[^\],]*,")
+_LABEL = re.compile(r"([{}])|(?:\A|[\s;{}])([A-Za-z_$%][\w$]*)\s*:(?!:)")
+_REGISTER = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:<\s*(\d+)\s*>)?\s*")
+_REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?")
+
+
+class BodyParser:
+    """Parses one function; use once. ``module_symbol`` tells whether the module declares a name."""
+
+    def __init__(self, source: Source, module_symbol: Callable[[str], bool]) -> None:
+        self.source = source
+        self.names = Names(module_symbol)
+        self.scope = Scope(self.names)
+        self.body: list[Statement] = []
+        self.variables: dict[str, Variable] = {}
+        self.ordinal = 0
+        self.callees: dict[str, None] = {}
+        self.debug_lines: list[DebugLine] = []
+        self.pragmas: list[Pragma] = []
+        self._line, self._line_start = 1, 0
+        self._label: tuple[str, int] | None = None
+
+    def parse(self, start: int, body: int | None, end: int) -> Function:
+        """The function whose header starts at ``start``; its body lies in [body, end), or there is none."""
+        header = parse_header(self.source, start, end if body is None else body - 1)
+        self._declare_parameters(header)
+        if body is not None:
+            self._statements(body, end)
+        self.pragmas[:0] = [Pragma(0, text) for text in header.pragmas]
+        return Function(
+            header.name,
+            header.is_entry,
+            header.linkage,
+            header.parameters,
+            header.returns,
+            header.directives,
+            self.names.registers,
+            self.variables,
+            None if body is None else self.body,
+            self.source.location(self.source.skip_blank(start)),
+            tuple(self.callees),
+            tuple(self.debug_lines),
+            tuple(self.pragmas),
+            tuple(header.attributes),
+        )
+
+    def _declare_parameters(self, header: Header) -> None:
+        for variable in (*header.returns, *header.parameters):
+            if variable.name in self.scope.declared:
+                raise self._error_at(variable.location, "parameter declared twice", variable.name)
+            if variable.space == "reg":
+                self.scope.declare_register(variable.name, variable.type, variable.vector)
+            else:
+                self.scope.declare_symbol(variable.name)
+
+    def _error_at(self, place: Location, message: str, text: str, expected: str = "") -> PtxError:
+        return PtxError(
+            message, file=self.source.file, line=place.line, column=place.column, text=text, expected=expected
+        )
+
+    # --- statements
+
+    def _statements(self, start: int, end: int) -> None:
+        place = self.source.location(start)
+        self._line, self._line_start = place.line, start - place.column + 1
+        self._declare_labels(start, end)
+        position = start
+        code = self.source.code
+        instruction = self._instruction
+        for match in _STATEMENT.finditer(code, start, end):
+            if match.start() != position:
+                break
+            position = match.end()
+            if match.lastindex == _OPERANDS_AT:
+                instruction(match)
+            else:
+                self._other(match, end)
+        position = self.source.skip_blank(position)
+        if position < end:
+            raise self._no_statement(position, end)
+        if self._label:
+            self._flush_label()
+        if self.scope.parent is not None:
+            raise self.source.error(end, "block without '}'", expected="'}'")
+
+    def _no_statement(self, position: int, end: int) -> PtxError:
+        piece = self.source.code[position:end]
+        semicolon = piece.find(";")
+        line = piece.split("\n", 1)[0].strip()
+        if semicolon < 0:
+            return self.source.error(position, "statement without ';'", line, "';' at its end")
+        return self.source.error(position, "not a statement", line, "an instruction, a label or a directive")
+
+    def _other(self, match: re.Match[str], end: int) -> None:
+        kind = match.lastindex
+        if kind == _LABEL_AT:
+            self._flush_label()
+            self._label = (match.group(1), match.start(1))
+        elif kind in (_LOC_AT, _INLINED_AT):
+            self._debug_line(match)
+        elif kind == _DIRECTIVE_AT:
+            self._directive(match)
+        elif match.group(_PUNCTUATION_AT) == "{":
+            self._flush_label()
+            self.scope = Scope(self.names, self.scope)
+            self._declare_labels(match.end(), end)
+        elif match.group(_PUNCTUATION_AT) == "}":
+            self._flush_label()
+            if self.scope.parent is None:
+                raise self.source.error(match.start(_PUNCTUATION_AT), "'}' without '{'", "}")
+            self.scope = self.scope.parent
+
+    def _declare_labels(self, start: int, end: int) -> None:
+        """Labels of the block that starts here: branches may come before them."""
+        code = self.source.code
+        close = code.find("}", start, end)
+        if code.find(":", start, close if close >= 0 else end) < 0 and "{" not in code[start:close]:
+            return
+        depth = 0
+        seen: set[str] = set()
+        for match in _LABEL.finditer(code, start, end):
+            brace, name = match.groups()
+            if brace:
+                depth += 1 if brace == "{" else -1
+                if depth < 0:
+                    return
+            elif depth == 0:
+                if name in seen:
+                    raise self.source.error(match.start(2), "label declared twice", name)
+                seen.add(name)
+                self.scope.declare_label(name)
+
+    def _flush_label(self) -> None:
+        if self._label is not None:
+            name, offset = self._label
+            self._label = None
+            self.body.append(LabelStatement(self._label_name(name), self._locate(offset)))
+
+    def _label_name(self, name: str) -> str:
+        found = self.scope.find(name)
+        assert isinstance(found, Label), name  # every label of a block is declared when the block opens
+        return found.name
+
+    def _locate(self, offset: int) -> Location:
+        """Location of an offset; offsets mostly grow, so lines are counted onwards."""
+        start = self._line_start
+        if offset < start:
+            return self.source.location(offset)
+        code = self.source.code
+        newlines = code.count("\n", start, offset)
+        if newlines:
+            self._line += newlines
+            self._line_start = start = code.rfind("\n", start, offset) + 1
+        return Location(self._line, offset - start + 1)
+
+    # --- instructions
+
+    def _instruction(self, match: re.Match[str]) -> None:
+        if self._label is not None:
+            self._flush_label()
+        _, negation, predicate, dotted, tail = match.group(1, 2, 3, 4, 5)
+        location = self._locate(match.start(4))
+        try:
+            opcode = find_opcode(dotted)
+        except OpcodeMismatch as error:
+            raise self.source.error(
+                match.start(4) + error.offset, error.message, error.text, error.expected
+            ) from None
+        guard = None if predicate is None else self._guard(predicate, negation == "!", match)
+        if opcode.name == "call":
+            self._call(opcode.forms[0].slots, tail, match, guard, location)
+            return
+        operands = self._operands(tail, match)
+        try:
+            choice = opcode.choose(operands)
+        except OperandMismatch as error:
+            raise self._operand_mismatch(error, tail, match) from None
+        form = choice.form
+        self.body.append(
+            Instruction(
+                opcode.name,
+                form.slots,
+                form.types,
+                operands,
+                guard,
+                location,
+                self.ordinal,
+                form.vector,
+                choice.destinations,
+            )
+        )
+        self.ordinal += 1
+
+    def _guard(self, name: str, negated: bool, match: re.Match[str]) -> Guard:
+        register = self.scope.cache.get(name)
+        if register is None:
+            register = self._one_operand(name, match.start(3))
+        if not isinstance(register, Register) or register.type is not ScalarType.PRED:
+            raise self.source.error(match.start(3), "guard is no predicate", name, "a .pred register")
+        return Guard(register, negated)
+
+    def _operands(self, tail: str, match: re.Match[str]) -> tuple[Operand, ...]:
+        scope = self.scope
+        cache = scope.cache
+        try:
+            pieces = split_operands(tail) if _BRACKETED.search(tail) else tail.split(",")
+            operands = []
+            for piece in pieces:
+                operand = cache.get(piece)
+                if operand is None:
+                    if not operands and len(pieces) == 1 and not piece.strip():
+                        return ()
+                    operand = scope.operand(piece)
+                operands.append(operand)
+        except OperandError as error:
+            raise self._operand_error(error, match.start(5), match.end(5)) from None
+        return tuple(operands)
+
+    def _one_operand(self, text: str, offset: int) -> Operand:
+        try:
+            return self.scope.operand(text)
+        except OperandError as error:
+            raise self._operand_error(error, offset, offset + len(text)) from None
+
+    def _operand_error(self, error: OperandError, start: int, end: int) -> PtxError:
+        at = self.source.code.find(error.text, start, end) if error.text else end
+        if error.text.isidentifier():
+            word = re.compile(rf"(?<![\w$%]){re.escape(error.text)}(?![\w$])").search(
+                self.source.code, start, end
+            )
+            at = word.start() if word else at
+        return self.source.error(at if at >= 0 else start, error.message, error.text, error.expected)
+
+    def _operand_mismatch(self, error: OperandMismatch, tail: str, match: re.Match[str]) -> PtxError:
+        dotted = match.group(4)
+        if error.position is None:
+            message = f"wrong number of operands for {dotted}"
+            return self.source.error(match.start(4), message, tail.strip(), error.expected)
+        offset = match.start(5)
+        for piece in split_operands(tail)[: error.position]:
+            offset = self.source.code.index(piece, offset) + len(piece)
+            offset = self.source.code.index(",", offset) + 1
+        text = split_operands(tail)[error.position]
+        offset = self.source.skip_blank(offset)
+        return self.source.error(offset, f"operand does not suit {dotted}", text, error.expected)
+
+    # --- call (PTX ISA 9.7.12.4)
+
+    def _call(
+        self, slots: dict[str, str], tail: str, match: re.Match[str], guard: Guard | None, location: Location
+    ) -> None:
+        pieces = [p.strip() for p in self._call_pieces(tail, match)]
+        returns = self._call_list(pieces.pop(0), match) if pieces[0].startswith("(") else Vector(())
+        if not pieces or not pieces[0]:
+            raise self.source.error(match.start(4), "call without a function", tail.strip(), "a function")
+        name = pieces.pop(0)
+        callee = self._one_operand(name, match.start(5) + match.group(5).find(name))
+        if not isinstance(callee, Symbol | Register):
+            raise self.source.error(match.start(5), "cannot be called", name, "a function or a register")
+        arguments = (
+            self._call_list(pieces.pop(0), match) if pieces and pieces[0].startswith("(") else Vector(())
+        )
+        operands: tuple[Operand, ...] = (returns, callee, arguments)
+        if pieces:
+            prototype = self._one_operand(pieces[0], match.start(5) + match.group(5).rfind(pieces[0]))
+            if len(pieces) > 1 or not isinstance(prototype, Label | Symbol):
+                raise self.source.error(
+                    match.start(5), "malformed call", tail.strip(), "(ret), name, (args), label"
+                )
+            operands = (*operands, prototype)
+        if isinstance(callee, Symbol):
+            self.callees[callee.name] = None
+        self.body.append(Instruction("call", slots, (), operands, guard, location, self.ordinal))
+        self.ordinal += 1
+
+    def _call_pieces(self, tail: str, match: re.Match[str]) -> list[str]:
+        try:
+            return split_operands(tail)
+        except OperandError as error:
+            raise self._operand_error(error, match.start(5), match.end(5)) from None
+
+    def _call_list(self, text: str, match: re.Match[str]) -> Vector:
+        if not text.endswith(")"):
+            raise self.source.error(match.start(5), "unbalanced bracket", text, "')' at its end")
+        inner = text[1:-1].strip()
+        if not inner:
+            return Vector(())
+        offset = match.start(5) + match.group(5).find(text)
+        try:
+            pieces = split_operands(inner)
+        except OperandError as error:
+            raise self._operand_error(error, match.start(5), match.end(5)) from None
+        operands = tuple(self._one_operand(p.strip(), offset + text.find(p)) for p in pieces)
+        for piece, operand in zip(pieces, operands, strict=True):
+            if isinstance(operand, Address | Label | Negated):
+                raise self.source.error(
+                    offset, "cannot be passed to a call", piece, "a parameter or register"
+                )
+        return Vector(operands)
+
+    # --- directives
+
+    def _debug_line(self, match: re.Match[str]) -> None:
+        file, line, column = (int(match.group(i)) for i in (6, 7, 8))
+        inlined = None
+        if match.group(9):
+            inlined = (int(match.group(10)), int(match.group(11)), int(match.group(12)))
+        function = re.sub(r"\s", "", match.group(9) or "")
+        self.debug_lines.append(DebugLine(self.ordinal, file, line, column, function, inlined))
+
+    def _directive(self, match: re.Match[str]) -> None:
+        word = match.group(13)
+        if self._label is not None and word in _LABELLED:
+            name, offset = self._label
+            self._label = None
+            _LABELLED[word](self, self._label_name(name), self._locate(offset), match)
+            return
+        self._flush_label()
+        if word == "reg":
+            self._registers(match)
+        elif word == "pragma":
+            self._pragma(match)
+        elif word in SPACES or word in ("extern", "visible", "weak", "common"):
+            tokens = Tokens(self.source, match.start(13) - 1, match.end(14))
+            for variable in parse_variables(tokens):
+                self._declare(variable)
+            if tokens.token:
+                tokens.fail("',' or ';'")
+        else:
+            raise self.source.error(
+                match.start(13) - 1, "unknown directive", "." + word, ".reg, a state space, .pragma or .loc"
+            )
+
+    def _declare(self, variable: Variable) -> None:
+        unique = self.scope.declare_symbol(variable.name)
+        self.variables[unique] = variable if unique == variable.name else _renamed(variable, unique)
+
+    def _pragma(self, match: re.Match[str]) -> None:
+        for text in match.group(14).split(","):
+            quoted = re.fullmatch(r'\s*"([^"]*)"\s*', text)
+            if quoted is None:
+                raise self.source.error(match.start(14), "not a pragma", text.strip(), 'a string "…"')
+            self.pragmas.append(Pragma(self.ordinal, quoted.group(1)))
+
+    def _registers(self, match: re.Match[str]) -> None:
+        """``.reg [.v2] .type a, b<4>;``"""
+        code, end = self.source.code, match.end(14)
+        prefix = _REGISTER_PREFIX.match(code, match.start(14), end)
+        kind = BY_SPELLING.get(prefix.group(2)) if prefix else None
+        if prefix is None or kind is None:
+            text = match.group(14).strip()
+            raise self.source.error(match.start(14), "not a register type", text, "a type such as .b32")
+        vector = int((prefix.group(1) or prefix.group(3) or "v1")[1:])
+        position = prefix.end()
+        while True:
+            name = _REGISTER.match(code, position, end)
+            if name is None or (name.end() < end and code[name.end()] != ","):
+                raise self.source.error(
+                    position, "not a register name", code[position:end], "name or name<count>"
+                )
+            self._declare_registers(name, kind, vector)
+            if name.end() >= end:
+                return
+            position = name.end() + 1
+
+    def _declare_registers(self, name: re.Match[str], kind: ScalarType, vector: int) -> None:
+        text, count = name.groups()
+        if count is not None:
+            self.scope.declare_range(text, int(count[:10]), kind, vector)
+        elif isinstance(self.scope.declared.get(text), Register | Vector):
+            raise self.source.error(name.start(1), "register declared twice", text)
+        else:
+            self.scope.declare_register(text, kind, vector)
+
+    def _branch_targets(self, name: str, location: Location, match: re.Match[str]) -> None:
+        targets = tuple(self._target(piece, match) for piece in match.group(14).split(","))
+        self.body.append(BranchTargets(name, targets, location))
+
+    def _target(self, text: str, match: re.Match[str]) -> str:
+        target = self._one_operand(text.strip(), match.start(14) + match.group(14).find(text.strip()))
+        if not isinstance(target, Label):
+            raise self.source.error(match.start(14), "not a label", text.strip(), "labels of this function")
+        return target.name
+
+    def _call_targets(self, name: str, location: Location, match: re.Match[str]) -> None:
+        """``name: .calltargets f, g;``: the functions an indirect call may reach."""
+        targets = tuple(text.strip() for text in match.group(14).split(","))
+        for text in targets:
+            if not isinstance(self._one_operand(text, match.start(14) + match.group(14).find(text)), Symbol):
+                raise self.source.error(match.start(14), "not a function", text, "functions of this module")
+            self.callees[text] = None
+        self.body.append(BranchTargets(name, targets, location, calls=True))
+
+    def _call_prototype(self, name: str, location: Location, match: re.Match[str]) -> None:
+        tokens = Tokens(self.source, match.start(14), match.end(14))
+        returns = parameter_list(tokens) if tokens.token == "(" else ()
+        tokens.name()
+        parameters = parameter_list(tokens) if tokens.token == "(" else ()
+        noreturn = tokens.accept(".noreturn")
+        while tokens.token in (".abi_preserve", ".abi_preserve_control"):
+            tokens.advance()
+            tokens.integer()
+        if tokens.token:
+            tokens.fail("';'")
+        self.body.append(CallPrototype(name, returns, parameters, location, noreturn))
+
+
+_LABELLED: dict[str, Callable[[BodyParser, str, Location, re.Match[str]], None]] = {
+    "branchtargets": BodyParser._branch_targets,
+    "calltargets": BodyParser._call_targets,
+    "callprototype": BodyParser._call_prototype,
+}
+
+
+def _renamed(variable: Variable, name: str) -> Variable:
+    return replace(variable, name=name)

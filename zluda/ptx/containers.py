@@ -1,0 +1,287 @@
+"""Where PTX travels: plain text, fatbins, and ELF files (cubins, executables, libraries) with a fatbin inside.
+
+The layouts are not documented by NVIDIA; they were measured on files that nvcc 13.0 wrote. A fatbin is a
+header (magic 0xBA55ED50, version, header size, payload size) and entries, each a 64-byte header, optional
+name and options blocks, and a payload that may be compressed (LZ4 block or Zstandard frame).
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zluda.errors import PtxError
+from zluda.ptx.parse import decode
+
+FATBIN_MAGIC = 0xBA55ED50
+WRAPPER_MAGIC = 0x466243B1
+"""Magic of the wrapper that points to a fatbin in memory (section ``.nvFatBinSegment``)."""
+
+KIND_PTX, KIND_ELF, KIND_LTO = 1, 2, 8
+FLAG_64BIT, FLAG_DEBUG, FLAG_LINUX = 0x1, 0x2, 0x10
+FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
+FLAG_ARCH_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
+
+MAX_DECOMPRESSED = 1 << 30
+"""Largest payload in bytes that is decompressed: what a file can ask for."""
+
+_FATBIN_HEADER = struct.Struct("<IHHQ")
+_ENTRY_HEADER = struct.Struct("<HHIQI I HHI II QQQ".replace(" ", ""))
+_ELF_MAGIC = b"\x7fELF"
+_EM_CUDA = 190
+_FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+
+
+class Container(enum.Enum):
+    """What a block of bytes is."""
+
+    PTX = "PTX text"
+    FATBIN = "fatbin"
+    CUBIN = "cubin"
+    ELF = "ELF file"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FatbinEntry:
+    """One entry of a fatbin.
+
+    ``kind`` is KIND_PTX, KIND_ELF or KIND_LTO; ``arch`` the SM number (90); ``version`` the ``.version`` of PTX
+    as (major, minor); ``options`` the ptxas options it was made with; ``name`` the source file, if written;
+    ``stored`` the payload as it lies in the file and ``size`` the size in bytes after decompression.
+    """
+
+    kind: int
+    arch: int
+    version: tuple[int, int]
+    flags: int
+    options: str
+    name: str
+    stored: bytes
+    size: int
+
+    @property
+    def compressed(self) -> bool:
+        """Whether ``stored`` must be decompressed."""
+        return bool(self.flags & (FLAG_LZ4 | FLAG_ZSTD))
+
+    def payload(self) -> bytes:
+        """The payload, decompressed; raises :class:`PtxError` when it is corrupt or too large."""
+        if self.size > MAX_DECOMPRESSED:
+            raise PtxError(f"fatbin entry claims {self.size} bytes; at most {MAX_DECOMPRESSED} are accepted")
+        if self.flags & FLAG_ZSTD:
+            return _unzstd(self.stored, self.size)
+        if self.flags & FLAG_LZ4:
+            return _unlz4(self.stored, self.size)
+        return self.stored
+
+
+@dataclass(frozen=True, slots=True)
+class PtxImage:
+    """PTX found in a container: its text, the SM number it targets, its ``.version`` and its options.
+
+    ``portable`` is false for arch- or family-specific code (``sm_90a``, ``sm_100f``).
+    """
+
+    text: str
+    arch: int
+    ptx_version: tuple[int, int]
+    options: str
+    portable: bool = True
+
+
+def identify(data: bytes) -> Container:
+    """What the bytes are, by their first ones."""
+    if data[:4] == _ELF_MAGIC:
+        machine = struct.unpack_from("<H", data, 18)[0] if len(data) >= 20 else 0
+        return Container.CUBIN if machine == _EM_CUDA else Container.ELF
+    if len(data) >= 4 and struct.unpack_from("<I", data)[0] == FATBIN_MAGIC:
+        return Container.FATBIN
+    if b".version" in data[:65536] and b"\0" not in data[:64]:
+        return Container.PTX
+    return Container.UNKNOWN
+
+
+def fatbin_size(data: bytes, offset: int = 0) -> int:
+    """The whole size in bytes of the fatbin at ``offset``; raises :class:`PtxError` when there is none."""
+    if len(data) - offset < _FATBIN_HEADER.size:
+        raise PtxError(f"fatbin truncated at byte {offset}: {len(data) - offset} of 16 header bytes")
+    magic, _, header_size, payload = _FATBIN_HEADER.unpack_from(data, offset)
+    if magic != FATBIN_MAGIC:
+        raise PtxError(f"no fatbin at byte {offset}: magic {magic:#x}, expected {FATBIN_MAGIC:#x}")
+    if header_size < _FATBIN_HEADER.size:
+        raise PtxError(f"fatbin at byte {offset}: header size {header_size}")
+    return int(header_size) + int(payload)
+
+
+def fatbin_entries(data: bytes, offset: int = 0) -> Iterator[FatbinEntry]:
+    """The entries of the fatbin at ``offset``; raises :class:`PtxError` when it is truncated or corrupt."""
+    size = fatbin_size(data, offset)
+    if offset + size > len(data):
+        raise PtxError(f"fatbin truncated at byte {offset}: {len(data) - offset} of {size} bytes")
+    end = offset + size
+    position = offset + int(struct.unpack_from("<H", data, offset + 6)[0])
+    while position + _ENTRY_HEADER.size <= end:
+        entry, position = _entry(data, position, end)
+        yield entry
+    if any(data[position:end]):
+        raise PtxError(f"fatbin corrupt at byte {position}: {end - position} bytes after the last entry")
+
+
+def _entry(data: bytes, at: int, end: int) -> tuple[FatbinEntry, int]:
+    kind, _, header, stored, packed, options_at, minor, major, arch, name_at, name_size, flags, _, size = (
+        _ENTRY_HEADER.unpack_from(data, at)
+    )
+    if header < _ENTRY_HEADER.size or at + header + stored > end:
+        raise PtxError(f"fatbin corrupt at byte {at}: entry of {header} + {stored} bytes in {end - at}")
+    if packed > stored:
+        raise PtxError(f"fatbin corrupt at byte {at}: {packed} compressed bytes in {stored}")
+    body = data[at + header : at + header + (packed or stored)]
+    options = ""
+    if options_at and options_at + 8 <= header:
+        text_at, text_size = struct.unpack_from("<II", data, at + options_at)
+        options = _text(data, at, header, text_at, text_size)
+    entry = FatbinEntry(
+        kind,
+        arch,
+        (major, minor),
+        flags,
+        options,
+        _text(data, at, header, name_at, name_size),
+        bytes(body),
+        size if flags & (FLAG_LZ4 | FLAG_ZSTD) else len(body),
+    )
+    return entry, at + header + stored
+
+
+def _text(data: bytes, at: int, header: int, offset: int, size: int) -> str:
+    if not size or offset + size > header:
+        return ""
+    return data[at + offset : at + offset + size].rstrip(b"\0").decode("utf-8", "replace").strip()
+
+
+def _unzstd(stored: bytes, size: int) -> bytes:
+    import zstandard
+
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(stored) as reader:
+            data = reader.read(size + 1)
+    except zstandard.ZstdError as error:
+        raise PtxError(f"fatbin entry: Zstandard data corrupt: {error}") from None
+    return _checked(data, size)
+
+
+def _unlz4(stored: bytes, size: int) -> bytes:
+    import lz4.block
+
+    try:
+        data = lz4.block.decompress(stored, uncompressed_size=size)
+    except lz4.block.LZ4BlockError as error:
+        raise PtxError(f"fatbin entry: LZ4 data corrupt: {error}") from None
+    return _checked(data, size)
+
+
+def _checked(data: bytes, size: int) -> bytes:
+    if len(data) != size:
+        raise PtxError(f"fatbin entry: decompressed to {len(data)} bytes, its header says {size}")
+    return data
+
+
+# --- ELF -------------------------------------------------------------------------------------------
+
+
+def elf_sections(data: bytes) -> Iterator[tuple[str, int, int]]:
+    """(name, file offset, size) of each section of a 64-bit little-endian ELF file."""
+    if data[4:6] != b"\x02\x01" or len(data) < 64:
+        raise PtxError("ELF file is truncated or not 64-bit little-endian")
+    table = struct.unpack_from("<Q", data, 40)[0]
+    entry_size, count, names = struct.unpack_from("<HHH", data, 58)
+    if not count:
+        return
+    if entry_size < 64 or names >= count or table + entry_size * count > len(data):
+        raise PtxError(f"ELF file truncated: section table at byte {table} lies outside {len(data)} bytes")
+    headers = [struct.unpack_from("<IIQQQQ", data, table + i * entry_size) for i in range(count)]
+    strings_at, strings_size = headers[names][4], headers[names][5]
+    strings = data[strings_at : strings_at + strings_size]
+    for name_at, kind, _, _, offset, size in headers:
+        name = strings[name_at : strings.find(b"\0", name_at)].decode("ascii", "replace")
+        if kind == 8 or not size:  # SHT_NOBITS has no bytes in the file
+            continue
+        if offset + size > len(data):
+            raise PtxError(f"ELF file truncated: section {name} ends at byte {offset + size} of {len(data)}")
+        yield name, offset, size
+
+
+def fatbins_in_elf(data: bytes) -> Iterator[bytes]:
+    """Each fatbin of an executable, library or object file, in the order of the file."""
+    for name, offset, size in elf_sections(data):
+        if name in _FATBIN_SECTIONS:
+            yield from _fatbins_in_section(data[offset : offset + size])
+
+
+def _fatbins_in_section(section: bytes) -> Iterator[bytes]:
+    magic = struct.pack("<I", FATBIN_MAGIC)
+    at = section.find(magic)
+    while at >= 0:
+        size = fatbin_size(section, at)
+        yield section[at : at + size]
+        at = section.find(magic, at + size)
+
+
+# --- PTX -------------------------------------------------------------------------------------------
+
+
+def entries_of(data: bytes) -> list[FatbinEntry]:
+    """All fatbin entries of a fatbin or ELF file; empty for PTX text and cubins."""
+    kind = identify(data)
+    if kind is Container.FATBIN:
+        return list(fatbin_entries(data))
+    if kind is Container.ELF:
+        return [entry for fatbin in fatbins_in_elf(data) for entry in fatbin_entries(fatbin)]
+    return []
+
+
+def ptx_from(data: bytes) -> list[PtxImage]:
+    """All PTX in the bytes, decompressed; empty where there is machine code only.
+
+    Raises :class:`PtxError` for truncated or corrupt containers, and for bytes that are no container at all.
+    """
+    kind = identify(data)
+    if kind is Container.PTX:
+        return [_image_of_text(decode(data))]
+    if kind is Container.UNKNOWN:
+        raise PtxError(f"neither PTX text, fatbin nor ELF: begins with {data[:8].hex(' ') or 'nothing'}")
+    return [_image(entry) for entry in entries_of(data) if entry.kind == KIND_PTX]
+
+
+def _image(entry: FatbinEntry) -> PtxImage:
+    portable = not entry.flags & (FLAG_ARCH_SPECIFIC | FLAG_FAMILY)
+    return PtxImage(decode(entry.payload()), entry.arch, entry.version, entry.options, portable)
+
+
+def _image_of_text(text: str) -> PtxImage:
+    from zluda.ptx.parse import parse_module
+
+    module = parse_module(text)
+    target = module.target[0] if module.target else ""
+    digits = "".join(c for c in target if c.isdigit())
+    return PtxImage(text, int(digits or 0), module.version, "", not target.endswith(("a", "f")))
+
+
+def best_ptx(data: bytes, compute_capability: int) -> PtxImage | None:
+    """The PTX a device of this compute capability (90 for 9.0) would be given; None when there is none.
+
+    That is the newest architecture not above the device's, as the driver chooses; code specific to one
+    architecture (``sm_90a``) only on that one. PTX text is taken whatever it targets.
+    """
+    images = ptx_from(data)
+    if identify(data) is Container.PTX:
+        return images[0]
+    usable = [
+        image
+        for image in images
+        if (image.arch <= compute_capability if image.portable else image.arch == compute_capability)
+    ]
+    return max(usable, key=lambda image: (image.arch, image.portable, image.ptx_version), default=None)
