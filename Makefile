@@ -1,26 +1,48 @@
-PYTHON ?= python3
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+RUN_STAMP := $(VENV)/.runtime
+DEV_STAMP := $(VENV)/.installed
+DEMO_PAGE := demo-report/index.html
 
 .PHONY: help setup demo test test-fast lint types imports bench docs corpus clean
+.DEFAULT_GOAL := help
 
 help:  ## what a contributor can do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## virtual environment with everything installed
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "needs Python 3.11 or newer (none found; or name one: make PYTHON=/path/to/python3)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
-	touch $(STAMP)
+# what using zluda needs
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
 
-test: setup  ## all tests (needs a C compiler for the stand-in libcuda)
-	@command -v cc >/dev/null || { echo "make test needs a C compiler (cc) for the stand-in libcuda.so.1: install gcc or clang"; exit 2; }
+# what working on it needs
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	@touch $@ $(RUN_STAMP)
+
+setup: $(DEV_STAMP)  ## virtual environment with everything installed
+
+demo: $(RUN_STAMP)  ## replay the corpus on the CPU, print the verdicts, write a page
+	@mkdir -p $(dir $(DEMO_PAGE))
+	$(BIN)/zluda replay corpus/*/trace.bin --device cpu --html $(DEMO_PAGE)
+	@echo "report: $(CURDIR)/$(DEMO_PAGE)"
+
+test: compiler setup  ## all tests (needs a C compiler)
 	$(BIN)/python -m pytest -n 2 tests
 
-test-fast: setup  ## the tests that take seconds
+test-fast: compiler setup  ## the tests that take seconds
 	$(BIN)/python -m pytest -n 2 -m 'not slow' tests
+
+.PHONY: compiler
+compiler:
+	@command -v cc >/dev/null || { echo "the tests build a stand-in libcuda.so.1 and need a C compiler (cc): install gcc or clang"; exit 2; }
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .
@@ -31,3 +53,16 @@ types: setup  ## mypy, strict
 
 imports: setup  ## the import contract
 	$(BIN)/lint-imports
+
+bench: setup  ## measure, and write docs/benchmarks.md
+	$(BIN)/python -m bench --write docs/benchmarks.md
+
+docs: setup  ## regenerate the tables of what is supported
+	$(BIN)/python scripts/generate_docs.py
+
+corpus: setup  ## record the corpus again (needs an NVIDIA GPU and nvcc)
+	ZLUDA=$(CURDIR)/$(BIN)/zluda $(BIN)/python scripts/record_corpus.py --out build/corpus
+	tar -xf build/corpus/corpus.tar -C corpus
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build demo-report *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
