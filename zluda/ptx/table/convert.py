@@ -12,7 +12,7 @@ cvt{.rnd}{.sat}.dtype.atype d, a            ; rnd = rni rzi rmi rpi ; dtype = f6
 cvt{.rnd}.dtype.atype d, a                  ; rnd = rni rzi rmi rpi ; dtype = bf16 ; atype = bf16
 cvt.rnd{.ftz}{.sat}.dtype.atype d, a        ; dtype = f32 ; atype = f64
 cvt{.ftz}{.sat}.dtype.atype d, a            ; dtype = f32 ; atype = f16
-cvt.dtype.atype d, a                        ; dtype = f32 ; atype = bf16
+cvt{.ftz}.dtype.atype d, a                  ; dtype = f32 ; atype = bf16
 cvt{.ftz}{.sat}.dtype.atype d, a            ; dtype = f64 ; atype = f32
 cvt{.sat}.dtype.atype d, a                  ; dtype = f64 ; atype = f16
 cvt.dtype.atype d, a                        ; dtype = f64 ; atype = bf16
