@@ -39,7 +39,7 @@ def compare_traces(
         results.append(result)
         if progress is not None:
             progress(result.call)
-        if second is None or first is None or name_of(first) != name_of(second):
+        if not _same(first, second):
             results += [_unpaired(event) for event in events(left, result.call + 1)]
             break
     return ReplayResult(
@@ -66,6 +66,16 @@ def _result(event: Event, verdict: Verdict, reason: str = "", **values: object) 
     return LaunchResult(call_of(event), kind, name_of(event), verdict, reason, **values)  # type: ignore[arg-type]
 
 
+def _same(first: Event | None, second: Event | None) -> bool:
+    """Two launches of one kernel, or two copies by one function."""
+    return (
+        first is not None
+        and second is not None
+        and type(first) is type(second)
+        and name_of(first) == name_of(second)
+    )
+
+
 def _unpaired(event: Event) -> LaunchResult:
     return _result(event, Verdict.GAP, "the traces part before this call")
 
@@ -87,7 +97,7 @@ class _Comparison:
             assert event is not None
             missing = self.right if second is None else self.left
             return _result(event, Verdict.GAP, f"{missing.path} has no {name_of(event)} to pair with it")
-        if name_of(first) != name_of(second):
+        if not _same(first, second):
             reason = f"{self.right.path} has {name_of(second)} here (call {call_of(second)})"
             return _result(first, Verdict.GAP, reason)
         if isinstance(first, Launch) and isinstance(second, Launch):

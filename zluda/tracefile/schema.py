@@ -94,6 +94,8 @@ def sqlite_errors(path: Path, call: int | None = None) -> Iterator[None]:
         message = str(error)
         damaged = isinstance(error, sqlite3.DataError) or "malformed" in message or "UTF-8" in message
         raise TraceError(("damaged: " if damaged else "") + message, file=str(path), call=call) from error
+    except UnicodeDecodeError as error:  # in SQLite's own message about a damaged schema
+        raise TraceError(f"damaged: {error}", file=str(path), call=call) from error
     except OSError as error:
         raise TraceError(error.strerror or str(error), file=str(path), call=call) from error
 
@@ -149,10 +151,8 @@ def _check_length(path: Path, header: bytes, size: int) -> None:
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse views and triggers, and tables of ours that are defined otherwise. Other tables are ignored."""
-    try:
+    with sqlite_errors(path):
         rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
-    except sqlite3.DatabaseError as error:
-        raise TraceError(f"damaged: {error}", file=str(path), offset=_HEADER_BYTES) from error
     expected = _definitions()
     for kind, name, table, sql in rows:
         if kind in ("view", "trigger"):
