@@ -1,0 +1,73 @@
+"""Every trace of the corpus, recorded on an H200, holds on the CPU device, through the command as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/record.toml"))
+OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy"}
+
+
+def _zluda(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zluda", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def _recipe(program: str) -> dict[str, Any]:
+    return tomllib.loads((CORPUS / program / "record.toml").read_text())
+
+
+def test_all_programs_are_there() -> None:
+    assert set(PROGRAMS) >= OURS
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_trace_is_identical_on_the_cpu(program: str) -> None:
+    done = _zluda("replay", CORPUS / program / "trace.bin", "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["verdict"] == "identical"
+    assert result["device"] == "cpu" and not result["emulated"]
+    assert result["launches"] >= 3 and result["copies"] >= 1
+    assert result["identical"] == result["launches"] + result["copies"]
+    assert result["first_divergence"] is None
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_record_says_how_it_was_made(program: str) -> None:
+    recipe = _recipe(program)
+    assert recipe["build"]["source"] == f"{program}.cu" and (CORPUS / program / f"{program}.cu").exists()
+    assert "arch=compute_90,code=compute_90" in recipe["build"]["flags"]
+    assert recipe["record"]["capture"] == "outputs"
+    recorded = recipe["recorded"]
+    assert recorded["gpu"] == "NVIDIA H200"
+    assert recorded["replayed_on_cuda_0"] == "identical"
+    assert recorded["trace_bytes"] == (CORPUS / program / "trace.bin").stat().st_size
+    assert recorded["driver"] and recorded["nvcc"] and recorded["date"] and recorded["results"]
+
+
+def test_black_scholes_is_built_without_contraction() -> None:
+    assert "-fmad=false" in _recipe("black_scholes")["build"]["flags"]
+
+
+def test_traces_are_small_together() -> None:
+    assert sum((CORPUS / program / "trace.bin").stat().st_size for program in OURS) < 3_000_000
+
+
+def test_one_command_replays_all_and_writes_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    traces = [CORPUS / program / "trace.bin" for program in PROGRAMS]
+    done = _zluda("replay", *traces, "--device", "cpu", "--html", page)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = page.read_text()
+    for program in PROGRAMS:
+        assert program in text
+    assert "http://" not in text.replace("http://www.w3.org", "") and "<script src" not in text

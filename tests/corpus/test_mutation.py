@@ -1,0 +1,55 @@
+"""A broken lowering makes the corpus say so: the replay names a difference, in the kernel that uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+CORPUS = HERE.parents[1] / "corpus"
+MUTATIONS = HERE / "mutations"
+
+# fault → (program that must notice, words of which one is in the name of the first kernel that differs)
+NOTICED = {
+    "add_is_sub": ("saxpy", ("saxpy", "scale")),
+    "fma_rounds_twice": ("saxpy", ("saxpy",)),
+    "fma_rounds_down": ("matmul", ("multiply",)),
+    "shuffle_ignores_the_lane": ("reduction", ("reduce",)),
+    "ballot_is_inverted": ("reduction", ("warp_scan",)),
+    "atomic_add_does_nothing": ("histogram", ("count",)),
+    "atomic_maximum_is_minimum": ("histogram", ("extremes",)),
+    "square_root_is_off_by_one": ("black_scholes", ("price_options",)),
+    "reciprocal_square_root_is_off_by_one": ("nbody", ("step",)),
+    "barrier_does_nothing": ("histogram", ("count", "extremes", "equalisation")),
+}
+
+
+def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
+    environment = dict(os.environ)
+    if mutation is not None:
+        environment |= {"PYTHONPATH": str(MUTATIONS), "ZLUDA_MUTATION": mutation}
+    command = [sys.executable, "-m", "zluda", "replay", str(CORPUS / program / "trace.bin"), "--device", "cpu", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("mutation", NOTICED)
+def test_broken_lowering_is_noticed(mutation: str) -> None:
+    program, kernels = NOTICED[mutation]
+    status, result = _replay(program, mutation)
+    assert status == 1
+    assert result["differs"] > 0
+    first = result["first_divergence"]
+    assert any(word in first["kernel"] for word in kernels), first
+
+
+def test_the_hook_alone_changes_nothing() -> None:
+    status, result = _replay("saxpy", "nothing")
+    assert (status, result["verdict"]) == (0, "identical")
