@@ -8,16 +8,17 @@ Two flow-insensitive analyses of one kernel:
   uses, so that ``ld.b32`` followed by ``mov`` and ``add.f32`` loads an f32.
 
 Each load, store and atomic then votes for the origins of its address. The vote of an arithmetic use is
-strong; a memory operation's own integer type is weak, since compilers copy floats through ``u32`` and ``b32``.
-Strong votes that disagree, or weak ones for something narrower, make ``bytes``.
+strong; a memory operation's own integer type is weak, since compilers copy floats through ``u32`` and
+``b32``. Strong votes that disagree, or weak ones for something narrower, make ``bytes``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from zluda.errors import PtxError
 from zluda.ptx.module import (
     Address,
     Function,
@@ -31,6 +32,10 @@ from zluda.ptx.module import (
     Vector,
 )
 from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.ptx import Module
+    from zluda.tracefile import Launch, Trace
 
 BYTES = "bytes"
 
@@ -104,6 +109,46 @@ def launch_element_types(
         if key is not None:
             votes[key].add(element)
     return {key: _agreed(found) for key, found in votes.items()}
+
+
+class LaunchTypes:
+    """Element types for the launches of one trace; modules and kernels are parsed once, when asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._modules: dict[int, Module | None] = {}
+        self._functions: dict[tuple[int, str], Function | None] = {}
+
+    def of(
+        self, launch: Launch, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+    ) -> dict[Key, str]:
+        """As :func:`launch_element_types`; empty where there is no PTX to tell."""
+        function = self._function(launch)
+        return launch_element_types(function, launch.parameters, find, variables) if function else {}
+
+    def _function(self, launch: Launch) -> Function | None:
+        if launch.module is None:
+            return None
+        key = (launch.module, launch.kernel)
+        if key not in self._functions:
+            module = self._module(launch.module)
+            try:
+                self._functions[key] = module.function(launch.kernel) if module is not None else None
+            except PtxError:  # then the launch's verdict says so, and its bytes are compared as bytes
+                self._functions[key] = None
+        return self._functions[key]
+
+    def _module(self, module: int) -> Module | None:
+        from zluda.ptx import parse_module
+
+        if module not in self._modules:
+            loaded = next((one for one in self._trace.module_list if one.id == module), None)
+            text = None if loaded is None else self._trace.ptx(loaded)
+            try:
+                self._modules[module] = None if text is None else parse_module(text, file=f"module {module}")
+            except PtxError:
+                self._modules[module] = None
+        return self._modules[module]
 
 
 def _parameter_offsets(parameters: Iterable[Variable]) -> Iterator[tuple[str, int]]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from zluda.errors import UnsupportedError
+from zluda.errors import DeviceError, UnsupportedError
 
 if TYPE_CHECKING:
     from zluda.diff.results import ReplayResult
+    from zluda.tracefile import Call, Launch, Selection, Trace
 
 Progress = Callable[[int, int], None]
-"""Called with (launches and copies done, launches and copies in all)."""
+"""Called with (calls done, calls in all)."""
+
+_REPORT_EVERY = 256  # calls
 
 
 def replay(
@@ -22,7 +28,8 @@ def replay(
     mode: str = "stream",
     numerics: str | None = None,
     output: str | os.PathLike[str] | None = None,
-    select: str | Iterable[str] | None = None,
+    select: str | Iterable[str] = (),
+    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
@@ -30,9 +37,87 @@ def replay(
     ``mode="stream"`` runs the calls in their recorded order, each launch on the memory that the launches
     before it left. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
     ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
-    Raises TraceError for a file that cannot be read, DeviceError for a device that is not there,
-    UnsupportedError for an option of a later version.
+    ``time_limit`` is the number of seconds after which a launch counts as a hang. Raises TraceError for a
+    file that cannot be read, DeviceError for a device that is not there, UnsupportedError for an option of a
+    later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
-    raise UnsupportedError("replay")
+    from zluda.tracefile import Selection, open_trace
+
+    started = time.perf_counter()
+    selection = Selection.parse(select)
+    with open_trace(os.fspath(path)) as trace:
+        return _replay(
+            trace,
+            resolve_device(device),
+            numerics=numerics,
+            output=output,
+            selection=selection,
+            time_limit=time_limit,
+            progress=progress,
+            started=started,
+        )
+
+
+def resolve_device(name: str) -> str:
+    """The device that a name stands for; raises DeviceError for one that this version does not have."""
+    full = {"auto": "cpu", "cuda": "cuda:0"}.get(name, name)
+    if full != "cpu" and not re.fullmatch(r"cuda:\d+", full):
+        raise DeviceError(name, "not a device of this version", remedy="use cpu or cuda:N")
+    return full
+
+
+def _replay(
+    trace: Trace,
+    device: str,
+    *,
+    numerics: str | None,
+    output: str | os.PathLike[str] | None,
+    selection: Selection,
+    time_limit: float | None,
+    progress: Progress | None,
+    started: float,
+) -> ReplayResult:
+    from zluda.replay.address_plan import plan_addresses
+    from zluda.replay.session import Session
+
+    plan = plan_addresses(trace.allocations, place_globals=device == "cpu")
+    with ExitStack() as stack:
+        session = stack.enter_context(Session(device, plan, numerics=numerics, time_limit=time_limit))
+        # Imported while the runner starts.
+        from zluda.diff.results import ReplayResult
+        from zluda.replay.output import ReplayWriter
+        from zluda.replay.player import Player
+
+        total = trace.counts().calls
+        driver = session.driver
+        about = {"device": driver.name, "numerics": driver.numerics, "emulated": driver.emulated}
+        writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
+        player = Player(trace, session, plan, selection=selection, output=writer)
+        results = []
+        for call, launch in _with_launches(trace):
+            results += player.play(call, launch)
+            if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):
+                progress(call.sequence + 1, total)
+        return ReplayResult(
+            trace=str(trace.path),
+            device=driver.name,
+            emulated=driver.emulated,
+            numerics=driver.numerics,
+            results=results,
+            seconds=time.perf_counter() - started,
+            meta={**trace.meta, "not_replayed": dict(player.unplayed)},
+        )
+
+
+def _with_launches(trace: Trace) -> Iterator[tuple[Call, Launch | None]]:
+    """Calls in order, each with the launch it made."""
+    launches = trace.iter_launches()
+    launch = next(launches, None)
+    for call in trace.iter_calls():
+        if launch is not None and launch.call == call.sequence:
+            yield call, launch
+            launch = next(launches, None)
+        else:
+            yield call, None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from zluda.diff.results import Verdict
 from zluda.errors import Error
+from zluda.tracefile import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Unplayable(Error):
         super().__init__(why.reason)
 
 
-# Handle values with a meaning of their own: the default streams (cuda.h CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
+# Handle values with a meaning of their own: the default streams (cuda.h CU_STREAM_LEGACY,
+# CU_STREAM_PER_THREAD).
 _STREAM_CONSTANTS = (0, 1, 2)
 
 
@@ -41,6 +43,7 @@ class HandleMap:
 
     def __init__(self) -> None:
         self._live: dict[tuple[str, int], int | Unavailable] = {}
+        self._unplayed: dict[int, str] = {}  # value that an unplayed call gave out → its function
         for stream in _STREAM_CONSTANTS:
             self._live["stream", stream] = stream
 
@@ -57,11 +60,18 @@ class HandleMap:
         """The live handle; raises :class:`Unplayable` where there is none."""
         found = self._live.get((kind, recorded))
         if found is None:
-            reason = f"{kind} {recorded:#x} was not made by a call that was replayed"
-            raise Unplayable(Unavailable(Verdict.GAP, reason))
+            maker = self._unplayed.get(recorded)
+            made = f"was made by {maker}, which is not replayed" if maker else "is not on record"
+            raise Unplayable(Unavailable(Verdict.GAP, f"{kind} {recorded:#x} {made}"))
         if isinstance(found, Unavailable):
             raise Unplayable(found)
         return found
+
+    def note_unplayed(self, call: Call) -> None:
+        """Remember which call gave out handles that nothing here stands for."""
+        for value in call.pointees.values():
+            if isinstance(value, int) and value:
+                self._unplayed[value] = call.function
 
     def get(self, kind: str, recorded: int) -> int | Unavailable | None:
         """As :meth:`live`, without raising."""

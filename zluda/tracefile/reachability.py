@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 NESTED_LIMIT = 1 << 20
 """Bytes; contents of allocations at least this large are not scanned for pointers."""
 
-_FEW_WORDS = 64
-
 
 class LiveSpans:
     """Address ranges of the live allocations, found by any address inside; keys are allocation ids."""
@@ -69,24 +67,14 @@ class LiveSpans:
 
     def pointed_to(self, data: bytes | memoryview) -> list[int]:
         """Keys that the 8-byte aligned words of ``data`` point into, each once, in order of first mention."""
-        words = len(data) // 8
-        if not words or not self._bases:
+        if not self._bases:
             return []
-        if words <= _FEW_WORDS:
-            view = memoryview(data)[: words * 8].cast("B").cast("Q")
-            return list(dict.fromkeys(k for k in map(self.find, view) if k is not None))
-        return self._pointed_to_by_many(data, words)
-
-    def _pointed_to_by_many(self, data: bytes | memoryview, words: int) -> list[int]:
-        import numpy as np
-
-        values = np.frombuffer(data, np.uint64, words)
-        bases = np.array(self._bases, np.uint64)
-        sizes = np.array([self._at[base][0] for base in self._bases], np.uint64)
-        values = values[(values >= bases[0]) & (values < bases[-1] + sizes[-1])]
-        index = np.searchsorted(bases, values, side="right") - 1
-        inside = values - bases[index] < sizes[index]
-        return [self._at[self._bases[i]][1] for i in dict.fromkeys(index[inside].tolist())]
+        first, last = self._bases[0], self._bases[-1]
+        end = last + self._at[last][0]
+        words = memoryview(data)[: len(data) // 8 * 8].cast("B").cast("Q")
+        # Most words are no addresses at all; this comparison is what a large buffer costs.
+        found = (self.find(word) for word in words if first <= word < end)
+        return list(dict.fromkeys(key for key in found if key is not None))
 
 
 def reachable(
@@ -97,9 +85,9 @@ def reachable(
 ) -> list[int]:
     """Keys of the allocations that a launch reaches, each once, direct ones first.
 
-    ``parameters`` is the packed parameter buffer, ``read(key)`` gives the contents of an allocation before the
-    launch and is only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the module's
-    globals.
+    ``parameters`` is the packed parameter buffer; ``read(key)`` gives the contents of an allocation before
+    the launch and is only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the
+    module's globals.
     """
     direct = dict.fromkeys(spans.pointed_to(parameters))
     direct.update(dict.fromkeys(roots))

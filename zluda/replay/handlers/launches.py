@@ -1,0 +1,47 @@
+"""Kernel launches."""
+
+from __future__ import annotations
+
+from zluda.driver.base import LaunchAttribute
+from zluda.replay.handlers.table import Phase, handles
+from zluda.replay.names import entry_name
+from zluda.replay.playback import Playback
+from zluda.tracefile import Call, Launch
+
+# sizeof(CUlaunchAttribute) of cuda.h: the id, padding, then a value union of 64 bytes at 8.
+_ATTRIBUTE_BYTES, _VALUE_OFFSET = 72, 8
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD
+
+
+def attributes(data: bytes) -> tuple[LaunchAttribute, ...]:
+    """The attributes of ``cuLaunchKernelEx``, from the array as recorded."""
+    return tuple(
+        LaunchAttribute(
+            int.from_bytes(data[at : at + 4], "little"), data[at + _VALUE_OFFSET : at + _ATTRIBUTE_BYTES]
+        )
+        for at in range(0, len(data) - _ATTRIBUTE_BYTES + 1, _ATTRIBUTE_BYTES)
+    )
+
+
+@handles("cuLaunchKernel", "cuLaunchKernelEx", phase=Phase.LAUNCH)
+def issue_recorded(state: Playback, call: Call) -> None:
+    issue(state, call, state.record.trace.launch(call.sequence))
+
+
+def issue(state: Playback, call: Call, launch: Launch) -> None:
+    """Launch a recorded launch's kernel and wait for its end."""
+    function = state.function(launch.handle, launch.function)
+    recorded = launch.stream
+    if recorded == 0 and entry_name(call.function).per_thread:
+        recorded = _PER_THREAD_STREAM
+    stream = state.handles.live("stream", recorded)
+    state.driver.cuLaunchKernel(
+        function,
+        launch.grid,
+        launch.block,
+        launch.shared_bytes,
+        stream,
+        state.memory.translate_words(launch.parameters),
+        attributes=attributes(launch.attributes),
+    )
+    state.driver.cuStreamSynchronize(stream)

@@ -1,0 +1,241 @@
+"""Holding what a launch or copy did against the record (D3).
+
+Compared is the union of what the record says a call changed and what the replay changed, byte for byte where
+the record knows the byte. So a byte that only the replay wrote is a difference, and so is one that it failed
+to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from zluda.diff.element_type import BYTES
+from zluda.diff.results import BufferComparison, LaunchResult, Verdict
+from zluda.diff.values import combine, compare, element_type
+from zluda.replay.intervals import IntervalSet
+from zluda.replay.memory import LiveAllocation, ReplayMemory
+from zluda.tracefile import PAGE_BYTES, Call
+
+TypeOf = Callable[[LiveAllocation], str]
+"""Element type of an allocation; only asked where bytes differ."""
+
+NameOf = Callable[[LiveAllocation], str]
+"""What a person calls an allocation: a variable's name, ``parameter 3``, or nothing."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """The comparison of one call's memory. ``changed`` and ``known`` are bytes."""
+
+    buffers: list[BufferComparison] = field(default_factory=list)
+    changed: int = 0
+    known: int = 0
+    only_replayed: bool = True  # every differing byte is one that the record left alone
+    only_recorded: bool = True  # every differing byte is one that the replay left alone
+
+    @property
+    def differs(self) -> bool:
+        return any(not buffer.identical for buffer in self.buffers)
+
+    @property
+    def written_share(self) -> float | None:
+        return self.known / self.changed if self.changed else None
+
+
+def judge_launch(
+    compared: Compared, reach: list[LiveAllocation], differing_before: int | None
+) -> tuple[Verdict, str]:
+    """The verdict of a launch that ran, and the reason.
+
+    ``differing_before`` is the call since which the launch's inputs differ, None where they are equal.
+    """
+    if compared.differs:
+        if differing_before is not None:
+            return Verdict.INHERITED, f"its inputs already differed after call {differing_before}"
+        return Verdict.DIFFERS, _kind_of_difference(compared)
+    if compared.known:
+        return Verdict.IDENTICAL, ""
+    if compared.changed:
+        return Verdict.NOT_COMPARED, "the record does not know what it wrote"
+    if any(one.known for one in reach):
+        return Verdict.IDENTICAL, "it changes no memory"
+    return Verdict.NOT_COMPARED, "it reaches no memory that the record knows"
+
+
+def _kind_of_difference(compared: Compared) -> str:
+    if compared.only_replayed:
+        return "bytes that only the replay wrote"
+    if compared.only_recorded:
+        return "bytes that the replay did not write"
+    return ""
+
+
+def compare_memory(
+    memory: ReplayMemory,
+    call: int,
+    recorded: Mapping[int, IntervalSet],
+    replayed: Mapping[int, IntervalSet],
+    type_of: TypeOf,
+    name_of: NameOf,
+) -> Compared:
+    """Compare, after ``call``, the union of what record and replay say changed.
+
+    Where they part is noted in ``memory``.
+    """
+    compared = Compared()
+    for key in dict.fromkeys([*recorded, *replayed]):
+        union = IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
+        one = memory.live[key]
+        pieces = _Pieces(memory, one, call, compared)
+        for start, stop in _page_pieces(union):
+            pieces.add(start, stop)
+        if union:
+            compared.buffers.append(pieces.comparison(union, type_of, name_of(one)))
+    return compared
+
+
+def _page_pieces(union: IntervalSet) -> Iterator[tuple[int, int]]:
+    """Pieces that stay inside one page: what :class:`ReplayMemory` notes as differing is a piece."""
+    for start, stop in union:
+        while start < stop:
+            end = min(stop, (start // PAGE_BYTES + 1) * PAGE_BYTES)
+            yield start, end
+            start = end
+
+
+class _Pieces:
+    """One allocation, compared piece by piece. Only pieces that differ are kept and need a type."""
+
+    def __init__(self, memory: ReplayMemory, one: LiveAllocation, call: int, compared: Compared) -> None:
+        self._memory, self._one, self._call, self._compared = memory, one, call, compared
+        self._known = 0
+        self._different: list[tuple[int, bytes, bytes, bytes | None]] = []
+
+    def add(self, start: int, stop: int) -> None:
+        """Compare [start, stop), which lies in one page."""
+        one, memory, size = self._one, self._memory, stop - start
+        left = memory.recorded(one, self._call, start, size)
+        right = bytes(memory.read(one, start, size))
+        known = known_mask(one.known, start, stop)
+        self._compared.changed += size
+        self._known += size if known is None else known.count(1)
+        one.differing.remove(start, stop)
+        if left != right and _note_writers(self._compared, self._before(start, size), left, right, known):
+            memory.mark_differing(one, start, stop, self._call)
+            self._different.append((start, left, right, known))
+        elif not one.differing:
+            one.differing_since = None
+
+    def _before(self, start: int, size: int) -> bytes:
+        return self._memory.recorded(self._one, self._call - 1, start, size)
+
+    def comparison(self, union: IntervalSet, type_of: TypeOf, name: str) -> BufferComparison:
+        """All pieces as one comparison of the range that they span."""
+        one = self._one
+        self._compared.known += self._known
+        type_name = type_of(one) if self._different else BYTES
+        spans = list(union)
+        offset, end = spans[0][0], spans[-1][1]
+        parts = [
+            compare(
+                left,
+                right,
+                type_name,
+                base=one.record.base,
+                offset=start,
+                allocation=one.id,
+                name=name,
+                known=known,
+            )
+            for start, left, right, known in self._different
+        ] or [compare(b"", b"", type_name, base=one.record.base, offset=offset, allocation=one.id, name=name)]
+        return replace(
+            combine(parts),
+            offset=offset,
+            size=end - offset,
+            bytes_compared=self._known,
+            elements=union.size // element_type(type_name).size,
+        )
+
+
+def _note_writers(
+    compared: Compared, before: bytes, recorded: bytes, replayed: bytes, known: bytes | None
+) -> bool:
+    """Whether known bytes differ, and whose writes they can be where only one side wrote them."""
+    import numpy as np
+
+    sides = [np.frombuffer(side, np.uint8) for side in (before, recorded, replayed)]
+    differing = sides[1] != sides[2]
+    if known is not None:
+        differing &= np.frombuffer(known, np.uint8) != 0
+    if not differing.any():
+        return False
+    old, left, right = (side[differing] for side in sides)
+    compared.only_replayed &= bool((old == left).all())
+    compared.only_recorded &= bool((old == right).all())
+    return True
+
+
+def known_mask(known: IntervalSet, start: int, stop: int) -> bytes | None:
+    """A byte a byte of [start, stop): 1 where it is in the set; None where all are."""
+    holes = known.missing(start, stop)
+    if not holes:
+        return None
+    mask = bytearray(b"\1" * (stop - start))
+    for left, right in holes:
+        mask[left - start : right - start] = bytes(right - left)
+    return bytes(mask)
+
+
+def judge_copy(
+    call: Call,
+    one: LiveAllocation,
+    offset: int,
+    recorded: bytes | None,
+    replayed: bytes,
+    type_of: TypeOf,
+) -> LaunchResult:
+    """The verdict of a copy to the host: the bytes that NVIDIA delivered against those delivered here."""
+
+    def result(verdict: Verdict, reason: str = "", *buffers: BufferComparison) -> LaunchResult:
+        share = buffers[0].bytes_compared / len(replayed) if buffers else None
+        return LaunchResult(
+            call.sequence, "copy", call.function, verdict, reason, buffers=buffers, written_share=share
+        )
+
+    if recorded is None or len(recorded) < len(replayed):
+        return result(Verdict.NOT_COMPARED, "the bytes it delivered were not captured")
+    recorded = recorded[: len(replayed)]
+    comparable = _comparable(one, offset, offset + len(replayed))
+    known = known_mask(comparable, offset, offset + len(replayed))
+    type_name = "bytes" if recorded == replayed else type_of(one)
+    part = compare(
+        recorded,
+        replayed,
+        type_name,
+        base=one.record.base,
+        offset=offset,
+        allocation=one.id,
+        name=one.record.name,
+        known=known,
+    )
+    if part.differing:
+        if one.differing.within(offset, offset + len(replayed)):
+            reason = f"what it copies already differed after call {one.differing_since}"
+            return result(Verdict.INHERITED, reason, part)
+        return result(Verdict.DIFFERS, "", part)
+    if not part.bytes_compared:
+        return result(Verdict.NOT_COMPARED, "nothing of what it copies was ever written", part)
+    return result(Verdict.IDENTICAL, "", part)
+
+
+def _comparable(one: LiveAllocation, start: int, stop: int) -> IntervalSet:
+    """Bytes that record and replay can agree on.
+
+    Memory that nobody wrote holds whatever it held. Once a launch has reached an allocation its contents may
+    be computed ones, so all of it counts.
+    """
+    if one.reached:
+        return IntervalSet([(start, stop)])
+    return IntervalSet([*one.known, *one.unrecorded])

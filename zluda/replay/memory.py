@@ -1,0 +1,281 @@
+"""Device memory of a replay, held beside the record's.
+
+For each live allocation this keeps, in bytes of it:
+
+* ``known``: what the record's timeline says truly. A write that the record has no pages for takes bytes out;
+* ``differing``: where replay and record are known to part, and since which call;
+* ``unrecorded``: what the replay wrote and the record cannot tell;
+* a digest of each 64 KiB page, so that what a launch changed is found without keeping a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zluda.diff.results import Verdict
+from zluda.replay.handles import Unavailable, Unplayable
+from zluda.replay.intervals import IntervalSet
+from zluda.tracefile import PAGE_BYTES, Allocation, AllocationKind, Page, Trace
+from zluda.tracefile.reachability import LiveSpans, reachable
+
+
+class MemoryAccess(Protocol):
+    """Where live bytes are read and written; a runner's memory and driver together."""
+
+    def read(self, address: int, size: int) -> bytes | memoryview: ...
+
+    def write(self, address: int, data: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class LiveAllocation:
+    """One allocation that record and replay both have; ``base`` is the replay's address of it."""
+
+    record: Allocation
+    base: int
+    known: IntervalSet = field(default_factory=IntervalSet)
+    differing: IntervalSet = field(default_factory=IntervalSet)
+    differing_since: int | None = None
+    unrecorded: IntervalSet = field(default_factory=IntervalSet)
+    reached: bool = False  # by a launch: its contents may be computed ones
+    taint: Unavailable | None = None  # why its contents cannot be trusted until the record restores them
+    digests: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def id(self) -> int:
+        return self.record.id
+
+    @property
+    def size(self) -> int:
+        return self.record.size
+
+    @property
+    def relocated(self) -> bool:
+        return self.base != self.record.base
+
+
+class ReplayMemory:
+    """All live allocations, and what is known of their bytes."""
+
+    def __init__(self, trace: Trace, access: MemoryAccess) -> None:
+        self._trace, self._access = trace, access
+        self.live: dict[int, LiveAllocation] = {}
+        self._spans = LiveSpans()
+        self._absent_spans = LiveSpans()
+        self._absent: dict[int, Unavailable] = {}
+        self._host: set[int] = set()
+        self._module_globals: dict[int, list[int]] = {}
+
+    # --- allocations ----------------------------------------------------------------------------------
+
+    def add(self, allocation: Allocation, base: int) -> None:
+        """``allocation`` now lives at ``base``."""
+        self.live[allocation.id] = LiveAllocation(allocation, base)
+        self._spans.add(allocation.id, allocation.base, allocation.size)
+        if allocation.kind is AllocationKind.GLOBAL and allocation.module is not None:
+            self._module_globals.setdefault(allocation.module, []).append(allocation.id)
+
+    def add_absent(self, allocation: Allocation, why: Unavailable) -> None:
+        """The record has ``allocation`` and this replay does not."""
+        self._absent[allocation.id] = why
+        self._absent_spans.add(allocation.id, allocation.base, allocation.size)
+        if allocation.kind is AllocationKind.HOST:
+            self._host.add(allocation.id)
+
+    def remove(self, allocation: int) -> LiveAllocation | None:
+        """Forget an allocation; returns it if it was live."""
+        self._spans.remove(allocation)
+        self._absent_spans.remove(allocation)
+        self._absent.pop(allocation, None)
+        self._host.discard(allocation)
+        gone = self.live.pop(allocation, None)
+        if gone is not None and gone.record.module is not None:
+            siblings = self._module_globals.get(gone.record.module, [])
+            if allocation in siblings:
+                siblings.remove(allocation)
+        return gone
+
+    def overlapping(self, allocation: Allocation) -> list[LiveAllocation]:
+        """Live ones whose recorded range ``allocation`` overlaps: their free was not recorded."""
+        return [
+            one
+            for one in self.live.values()
+            if one.record.base < allocation.end and allocation.base < one.record.end
+        ]
+
+    def find(self, address: int) -> LiveAllocation | None:
+        """The live allocation that a recorded address lies in."""
+        key = self._spans.find(address)
+        return None if key is None else self.live[key]
+
+    def pointed_to(self, data: bytes) -> list[int]:
+        """Ids of the live allocations that the words of ``data`` point into."""
+        return self._spans.pointed_to(data)
+
+    def why_absent(self, data: bytes) -> Unavailable | None:
+        """Why an allocation that ``data`` points into is not there, if one is not."""
+        for key in self._absent_spans.pointed_to(data):
+            return self._absent[key]
+        return None
+
+    def is_device(self, address: int) -> bool:
+        """Whether a recorded address lies in device memory, live here or not."""
+        if self._spans.find(address) is not None:
+            return True
+        key = self._absent_spans.find(address)
+        return key is not None and key not in self._host
+
+    def not_there(self, address: int) -> Unplayable:
+        """The error of a call that needs memory at an address where nothing is live."""
+        key = self._absent_spans.find(address)
+        if key is not None:
+            return Unplayable(self._absent[key])
+        return Unplayable(Unavailable(Verdict.GAP, f"{address:#x} is in no allocation on record"))
+
+    def variables(self, module: int | None) -> dict[str, int]:
+        """Names of a module's live globals → allocation ids."""
+        ids = self._module_globals.get(module, []) if module is not None else []
+        return {self.live[key].record.name: key for key in ids}
+
+    def reach(self, parameters: bytes, module: int | None) -> list[LiveAllocation]:
+        """The allocations that a launch with these recorded parameters reaches."""
+        roots = self.variables(module).values()
+        keys = reachable(parameters, self._spans, self._contents, roots)
+        return [self.live[key] for key in keys]
+
+    def _contents(self, key: int) -> bytes | memoryview:
+        one = self.live[key]
+        return self.read(one, 0, one.size)
+
+    # --- addresses ------------------------------------------------------------------------------------
+
+    def translate(self, address: int) -> int:
+        """The replay's address of a recorded one; addresses outside of all allocations stay as they are."""
+        one = self.find(address)
+        return address if one is None else one.base + (address - one.record.base)
+
+    def translate_words(self, data: bytes) -> bytes:
+        """``data`` with the 8-byte aligned words that point into relocated allocations relocated too."""
+        if not any(one.relocated for one in self.live.values()):
+            return data
+        moved = bytearray(data)
+        for offset in range(0, len(data) - 7, 8):
+            word = int.from_bytes(data[offset : offset + 8], "little")
+            moved[offset : offset + 8] = self.translate(word).to_bytes(8, "little")
+        return bytes(moved)
+
+    # --- contents -------------------------------------------------------------------------------------
+
+    def read(self, one: LiveAllocation, offset: int, size: int) -> bytes | memoryview:
+        """The replay's bytes."""
+        return self._access.read(one.base + offset, size)
+
+    def write(self, one: LiveAllocation, offset: int, data: bytes) -> None:
+        """Put the record's bytes into the replay, pointers into relocated allocations relocated."""
+        self._access.write(one.base + offset, self.translate_words(data))
+        self.adopted(one, offset, offset + len(data))
+
+    def recorded(self, one: LiveAllocation, call: int, offset: int, size: int) -> bytes:
+        """The record's bytes after ``call``, in the replay's addresses; 0 where it knows none."""
+        data, _ = self._trace.read_allocation(one.id, call, offset, size)
+        return self.translate_words(data)
+
+    def adopted(self, one: LiveAllocation, start: int, stop: int) -> None:
+        """Replay and record now hold the same bytes in [start, stop), and the record has them."""
+        one.known.add(start, stop)
+        one.unrecorded.remove(start, stop)
+        one.differing.remove(start, stop)
+        if not one.differing:
+            one.differing_since = None
+        self.touched(one, start, stop)
+
+    def wrote_unrecorded(self, one: LiveAllocation, start: int, stop: int) -> None:
+        """The replay wrote [start, stop) and the record has no pages of that."""
+        one.known.remove(start, stop)
+        one.differing.remove(start, stop)
+        one.unrecorded.add(start, stop)
+        self.touched(one, start, stop)
+
+    def mark_differing(self, one: LiveAllocation, start: int, stop: int, call: int | None) -> None:
+        """Replay and record part in [start, stop), since ``call``."""
+        one.differing.add(start, stop)
+        if one.differing_since is None:
+            one.differing_since = call
+
+    def restore(self, call: int, only: Iterable[LiveAllocation] | None = None) -> None:
+        """Give live allocations the contents that the record knows after ``call``.
+
+        Bytes the replay wrote and the record cannot tell stay as they are. ``known`` must speak of ``call``
+        already.
+        """
+        for one in self.live.values() if only is None else only:
+            for start, stop in list(one.known):
+                for piece, end in _pieces(start, stop):
+                    self.write(one, piece, self._trace.read_allocation(one.id, call, piece, end - piece)[0])
+            one.taint = None
+
+    # --- what changed ---------------------------------------------------------------------------------
+
+    def touched(self, one: LiveAllocation, start: int, stop: int) -> None:
+        """[start, stop) was written by other means than a launch: its digests are stale."""
+        for page in range(start // PAGE_BYTES, -(-stop // PAGE_BYTES)):
+            one.digests.pop(page, None)
+
+    def snapshot(self, reach: Iterable[LiveAllocation]) -> None:
+        """Digest what a launch is about to have the chance to change."""
+        for one in reach:
+            for page, start, stop in _pages_of(one):
+                if page not in one.digests:
+                    one.digests[page] = _digest(self.read(one, start, stop - start))
+
+    def changed(self, reach: Iterable[LiveAllocation]) -> dict[int, IntervalSet]:
+        """Allocation id → pages that changed since :meth:`snapshot`; the new digests replace the old."""
+        changes: dict[int, IntervalSet] = {}
+        for one in reach:
+            for page, start, stop in _pages_of(one):
+                digest = _digest(self.read(one, start, stop - start))
+                if digest != one.digests.get(page):
+                    one.digests[page] = digest
+                    changes.setdefault(one.id, IntervalSet()).add(start, stop)
+        return changes
+
+    def record_pages(self, call: int) -> dict[int, IntervalSet]:
+        """Live allocation id → ranges that the record holds contents of after ``call``."""
+        found: dict[int, IntervalSet] = {}
+        for page in self._trace.pages(call):
+            if page.allocation in self.live:
+                start, stop = _clipped(page, self.live[page.allocation])
+                found.setdefault(page.allocation, IntervalSet()).add(start, stop)
+        return found
+
+    def adopt_pages(self, ranges: Mapping[int, IntervalSet], call: int, *, unknown_only: bool) -> None:
+        """Take the record's contents after ``call`` into the replay.
+
+        All of ``ranges``, or what of them was not known before.
+        """
+        for key, intervals in ranges.items():
+            one = self.live[key]
+            for start, stop in intervals:
+                for left, right in one.known.missing(start, stop) if unknown_only else [(start, stop)]:
+                    self.write(one, left, self._trace.read_allocation(key, call, left, right - left)[0])
+
+
+def _clipped(page: Page, one: LiveAllocation) -> tuple[int, int]:
+    return page.offset, min(page.offset + page.length, one.size)
+
+
+def _pages_of(one: LiveAllocation) -> Iterator[tuple[int, int, int]]:
+    for page, start in enumerate(range(0, one.size, PAGE_BYTES)):
+        yield page, start, min(start + PAGE_BYTES, one.size)
+
+
+def _pieces(start: int, stop: int, size: int = 16 << 20) -> Iterator[tuple[int, int]]:
+    for piece in range(start, stop, size):
+        yield piece, min(piece + size, stop)
+
+
+def _digest(data: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,0 +1,50 @@
+"""Names of recorded driver functions: their suffixes, and what a call without a handler does."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from importlib import resources
+from typing import NamedTuple
+
+_SUFFIXES = re.compile(r"(?:_v\d+)?(?:_pt[sd][zs])?$")
+
+
+class EntryName(NamedTuple):
+    """``cuMemcpyHtoDAsync_v2_ptsz`` is entry ``cuMemcpyHtoDAsync`` with the per-thread default stream."""
+
+    base: str
+    per_thread: bool
+
+
+@functools.cache
+def entry_name(function: str) -> EntryName:
+    """Split a recorded function's name."""
+    return EntryName(_SUFFIXES.sub("", function), function.endswith(("_ptsz", "_ptds")))
+
+
+@functools.cache
+def _effects() -> dict[str, str]:
+    text = resources.files("zluda.driver").joinpath("driver_api.json").read_text("utf-8")
+    functions = json.loads(text)["functions"]
+    return {entry_name(name).base: row["effect"] for name, row in functions.items()}
+
+
+# Counted as effects in CUDA's table, but nothing that a launch computes depends on them.
+_HARMLESS = {
+    "cuGetExportTable": "hands out private tables; calls through them are not recorded",
+    "cuCtxEnablePeerAccess": "one device is replayed",
+    "cuCtxDisablePeerAccess": "one device is replayed",
+    "cuMemPoolSetAccess": "one device is replayed",
+    "cuDeviceGetMemPool": "gives a handle; what is allocated from it is on record",
+    "cuMemHostGetDevicePointer": "gives an address of host memory, which no launch may reach in a replay",
+    "cuPointerSetAttribute": "changes how copies synchronise, and a replay's always do",
+    "cuMemPoolGetAccess": "only asks",
+}
+
+
+def changes_state(function: str) -> bool:
+    """Whether a call that has no handler may have changed what later launches compute."""
+    base = entry_name(function).base
+    return base not in _HARMLESS and _effects().get(base, "effect") == "effect"

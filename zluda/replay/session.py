@@ -1,0 +1,80 @@
+"""The runner of a replay: started beside other work, replaced when it dies."""
+
+from __future__ import annotations
+
+import threading
+
+from zluda import runner
+from zluda.driver import Driver
+from zluda.replay.address_plan import AddressPlan
+
+
+class Session:
+    """A runner over ``device`` with the plan's addresses; a context manager.
+
+    The process starts at once and :attr:`driver` waits for it, so that reading the trace and starting LLVM
+    overlap. What starting it raises (DeviceError, RunnerDied) is raised where it is first needed.
+    """
+
+    def __init__(
+        self, device: str, plan: AddressPlan, *, numerics: str | None, time_limit: float | None
+    ) -> None:
+        self._device, self._plan = device, plan
+        self._numerics, self._time_limit = numerics, time_limit
+        self._runner: runner.Runner | None = None
+        self._failure: BaseException | None = None
+        self._starting = self._start()
+
+    def _start(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run_start, name="zluda-start-runner")
+        thread.start()
+        return thread
+
+    def _run_start(self) -> None:
+        try:
+            self._runner = runner.start(
+                self._device,
+                reservations=self._plan.reservations,
+                numerics=self._numerics,
+                time_limit=self._time_limit,
+            )
+        except BaseException as error:  # raised again by whoever needs the runner
+            self._failure = error
+
+    @property
+    def runner(self) -> runner.Runner:
+        """The running runner."""
+        self._starting.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._runner is not None
+        return self._runner
+
+    @property
+    def driver(self) -> Driver:
+        return self.runner.driver
+
+    def restart(self) -> None:
+        """Replace a runner that died."""
+        self.close()
+        self._runner = self._failure = None
+        self._starting = self._start()
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of device memory."""
+        return self.runner.memory.read(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Put bytes into device memory."""
+        self.driver.cuMemcpyHtoD(address, data)
+
+    def close(self) -> None:
+        self._starting.join()
+        if self._runner is not None:
+            self._runner.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
