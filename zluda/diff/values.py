@@ -310,4 +310,5 @@ def _classes(left: Array, right: Array, kind: ElementType) -> dict[str, int]:
     names = [*rules, "value"]
     chosen = np.select(list(rules.values()), list(range(len(rules))), default=len(rules))
     counts = np.bincount(chosen, minlength=len(names))
-    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+    found = dict(zip(names, counts.tolist(), strict=True))
+    return {name: found[name] for name in CLASSES if found[name]}
