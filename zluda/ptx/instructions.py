@@ -233,6 +233,8 @@ def _operand_kind(name: str) -> OperandKind:
         classes = vector_classes = frozenset({Label})
     elif name == "xd":
         classes, vector_classes, destination = _DESTINATION | _VECTOR, _DESTINATION | _VECTOR, True
+    elif name == "vd":
+        classes, vector_classes, destination = _VIDEO, _VIDEO, True
     elif name[0] in _KINDS:
         classes, vector_classes, destination = _KINDS[name[0]]
     elif name[0].isupper():

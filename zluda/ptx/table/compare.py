@@ -13,8 +13,12 @@ set.cmp.dtype.stype d, a, b                     ; dtype = bf16x2 u32 s32 ; stype
 set.cmp.boolop.dtype.stype d, a, b, !c          ; dtype = bf16x2 u32 s32 ; stype = bf16x2
 setp.cmp.type d{|p}, a, b                       ; type = <bits> <int> f64
 setp.cmp.boolop.type d{|p}, a, b, !c            ; type = <bits> <int> f64
-setp.cmp{.ftz}.type d{|p}, a, b                 ; type = f32 <half>
-setp.cmp.boolop{.ftz}.type d{|p}, a, b, !c      ; type = f32 <half>
+setp.cmp{.ftz}.type d{|p}, a, b                 ; type = f32
+setp.cmp.boolop{.ftz}.type d{|p}, a, b, !c      ; type = f32
+setp.cmp{.ftz}.type d, a, b                     ; type = f16 bf16
+setp.cmp.boolop{.ftz}.type d, a, b, !c          ; type = f16 bf16
+setp.cmp{.ftz}.type d|p, a, b                   ; type = f16x2 bf16x2
+setp.cmp.boolop{.ftz}.type d|p, a, b, !c        ; type = f16x2 bf16x2
 selp.type d, a, b, c                            ; type = <bits> <int> f32 f64
 slct.dtype.stype d, a, b, c                     ; dtype = <bits> <int> f32 f64 ; stype = s32
 slct{.ftz}.dtype.stype d, a, b, c               ; dtype = <bits> <int> f32 f64 ; stype = f32

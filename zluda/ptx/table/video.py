@@ -1,21 +1,21 @@
 """Scalar and SIMD video instructions (PTX ISA 9.7.18). Operands may carry a selector: ``a.b0``, ``a.h10``."""
 
 _SCALAR = "".join(
-    f"{op}.dtype.atype.btype{{.sat}} v, v1, v2         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
-    f"{op}.dtype.atype.btype{{.sat}}.secop v, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; secop = add min max\n"
-    f"{op}.dtype.atype.btype{{.sat}} v, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
+    f"{op}.dtype.atype.btype{{.sat}} vd, v1, v2         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
+    f"{op}.dtype.atype.btype{{.sat}}.secop vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; secop = add min max\n"
+    f"{op}.dtype.atype.btype{{.sat}} vd, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
     for op in ("vadd", "vsub", "vabsdiff", "vmin", "vmax")
 )
 
 _SHIFT = "".join(
-    f"{op}.dtype.atype.btype{{.sat}}.mode v, v1, v2         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap\n"
-    f"{op}.dtype.atype.btype{{.sat}}.mode.secop v, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap ; secop = add min max\n"
-    f"{op}.dtype.atype.btype{{.sat}}.mode v, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap\n"
+    f"{op}.dtype.atype.btype{{.sat}}.mode vd, v1, v2         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap\n"
+    f"{op}.dtype.atype.btype{{.sat}}.mode.secop vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap ; secop = add min max\n"
+    f"{op}.dtype.atype.btype{{.sat}}.mode vd, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 ; mode = clamp wrap\n"
     for op in ("vshl", "vshr")
 )
 
 _SIMD = "".join(
-    f"{op}{width}.dtype.atype.btype{{.sat}}{{.add}} v, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
+    f"{op}{width}.dtype.atype.btype{{.sat}}{{.add}} vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
     for op in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")
     for width in (2, 4)
 )
@@ -23,12 +23,12 @@ _SIMD = "".join(
 ROWS = f"""
 {_SCALAR}
 {_SHIFT}
-vmad.dtype.atype.btype{{.sat}}{{.scale}} v, v1, v2, v3        ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
-vmad.dtype.atype.btype.po{{.sat}}{{.scale}} v, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
-vset.atype.btype.cmp v, v1, v2                              ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
-vset.atype.btype.cmp.secop v, v1, v2, v3                    ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge ; secop = add min max
-vset.atype.btype.cmp v, v1, v2, v3                          ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
+vmad.dtype.atype.btype{{.sat}}{{.scale}} vd, v1, v2, v3        ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vmad.dtype.atype.btype.po{{.sat}}{{.scale}} vd, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vset.atype.btype.cmp vd, v1, v2                              ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
+vset.atype.btype.cmp.secop vd, v1, v2, v3                    ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge ; secop = add min max
+vset.atype.btype.cmp vd, v1, v2, v3                          ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
 {_SIMD}
-vset2.atype.btype.cmp{{.add}} v, v1, v2, v3                   ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
-vset4.atype.btype.cmp{{.add}} v, v1, v2, v3                   ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
+vset2.atype.btype.cmp{{.add}} vd, v1, v2, v3                   ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
+vset4.atype.btype.cmp{{.add}} vd, v1, v2, v3                   ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
 """
