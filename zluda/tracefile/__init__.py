@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zluda.tracefile.reader import MemoryAt, Trace, open_trace
 from zluda.tracefile.records import (
+    META_KEYS,
     PAGE_BYTES,
     Allocation,
     AllocationKind,
@@ -33,6 +34,7 @@ from zluda.tracefile.selection import Selection
 from zluda.tracefile.writer import CallRow, FinishRow, LaunchRow, TraceWriter
 
 __all__ = [
+    "META_KEYS",
     "PAGE_BYTES",
     "Allocation",
     "AllocationKind",

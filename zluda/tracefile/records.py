@@ -20,6 +20,25 @@ allocation.
 PAYLOAD_BYTES = 1 << 20
 """The longest piece of a payload one row holds."""
 
+META_KEYS = {
+    "command": "the recorded program and its arguments, a list of text",
+    "capture": "calls or outputs",
+    "gpu": "the GPU's name",
+    "compute_capability": "of that GPU, as text: 9.0",
+    "driver_version": "the NVIDIA driver's version, as text",
+    "cuda_version": "the newest CUDA that the driver supports, as text: 13.0",
+    "host": "the recording machine's name",
+    "started": "when recording began, ISO 8601 in UTC",
+    "seconds": "how long it took",
+    "exit_status": "the recorded program's, 128 + signal where it was killed",
+    "zluda_version": "of the recorder",
+    "replay_of": "the trace that a replay was made from",
+    "device": "the device of a replay",
+    "emulated": "whether that device is emulated",
+    "numerics": "nvidia or native: how a replay computed approximate instructions",
+}
+"""What `meta` may hold; a reader shows other keys too, under their own names."""
+
 
 class Direction(StrEnum):
     """Which way a parameter's data flows; ``VALUE`` is a parameter that points to nothing the API reads or
