@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from zluda.errors import PtxError
-from zluda.ptx.declarations import SPACES, Header, Tokens, parameter_list, parse_header, parse_variables
+from zluda.ptx.declarations import (
+    SPACES,
+    Header,
+    Tokens,
+    element_bytes,
+    parameter_list,
+    parse_header,
+    parse_variables,
+)
 from zluda.ptx.instructions import OpcodeMismatch, OperandMismatch, find_opcode
 from zluda.ptx.module import (
     Address,
@@ -40,28 +48,29 @@ from zluda.ptx.types import BY_SPELLING, ScalarType
 
 _STATEMENT = re.compile(
     r"""\s*(?:
-      ([A-Za-z_$%][\w$]*)\s*:(?!:)                                               # 1 label
-    | (?:@\s*(!?)\s*([A-Za-z_$%][\w$.]*)\s+)?                                    # 2 3 guard
-      ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:]) ([^;]*);                    # 4 opcode, 5 operands
+      (?:@\s*(!?)\s*([A-Za-z_$%][\w$.]*)\s+)?                                    # 1 2 guard
+      ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:]|\s+:) ([^;]*);             # 3 opcode, 4 operands
+    | ([A-Za-z_$%][\w$]*)\s*:(?!:)                                               # 5 label
     | \.loc\s+(\d+)\s+(\d+)\s+(\d+)                                              # 6 7 8 .loc
       (?:\s*,\s*function_name\s+([\w$.]+(?:\s*\+\s*\d+)?)                        # 9
          \s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?                             # 10 11 12
     | \.([a-z]\w*) ((?:[^;"]|"[^"\n]*")*);                                       # 13 directive, 14 rest
-    | ([{};])                                                                    # 15
+    | ([{}])                                                                     # 15
     )""",
     re.VERBOSE,
 )
-_LABEL_AT, _OPERANDS_AT, _LOC_AT, _INLINED_AT, _DIRECTIVE_AT, _PUNCTUATION_AT = 1, 5, 8, 12, 14, 15
+_OPERANDS_AT, _LABEL_AT, _LOC_AT, _INLINED_AT, _DIRECTIVE_AT, _PUNCTUATION_AT = 4, 5, 8, 12, 14, 15
 _BRACKETED = re.compile(r"[{(]|\[[^\],]*,")
-_LABEL = re.compile(r"([{}])|(?:\A|[\s;{}])([A-Za-z_$%][\w$]*)\s*:(?!:)")
+_BRACE_OR_COLON = re.compile(r"[{}:]")
+_LAST_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*\Z")
 _REGISTER = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:<\s*(\d+)\s*>)?\s*")
 _REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?")
 
 
 class BodyParser:
-    """Parses one function; use once. ``module_symbol`` tells whether the module declares a name."""
+    """Parses one function; use once. ``module_symbol`` as :class:`~zluda.ptx.scope.Names` takes it."""
 
-    def __init__(self, source: Source, module_symbol: Callable[[str], bool]) -> None:
+    def __init__(self, source: Source, module_symbol: Callable[[str], int | None]) -> None:
         self.source = source
         self.names = Names(module_symbol)
         self.scope = Scope(self.names)
@@ -105,7 +114,7 @@ class BodyParser:
             if variable.space == "reg":
                 self.scope.declare_register(variable.name, variable.type, variable.vector)
             else:
-                self.scope.declare_symbol(variable.name)
+                self.scope.declare_symbol(variable.name, element_bytes(variable))
 
     def _error_at(self, place: Location, message: str, text: str, expected: str = "") -> PtxError:
         return PtxError(
@@ -149,7 +158,7 @@ class BodyParser:
         kind = match.lastindex
         if kind == _LABEL_AT:
             self._flush_label()
-            self._label = (match.group(1), match.start(1))
+            self._label = (match.group(5), match.start(5))
         elif kind in (_LOC_AT, _INLINED_AT):
             self._debug_line(match)
         elif kind == _DIRECTIVE_AT:
@@ -172,17 +181,27 @@ class BodyParser:
             return
         depth = 0
         seen: set[str] = set()
-        for match in _LABEL.finditer(code, start, end):
-            brace, name = match.groups()
-            if brace:
-                depth += 1 if brace == "{" else -1
+        for match in _BRACE_OR_COLON.finditer(code, start, end):
+            at = match.start()
+            if code[at] != ":":
+                depth += 1 if code[at] == "{" else -1
                 if depth < 0:
                     return
-            elif depth == 0:
-                if name in seen:
-                    raise self.source.error(match.start(2), "label declared twice", name)
-                seen.add(name)
-                self.scope.declare_label(name)
+            elif depth == 0 and code[at - 1] != ":" and code[at + 1 : at + 2] != ":":
+                self._declare_label(at, start, seen)
+
+    def _declare_label(self, colon: int, start: int, seen: set[str]) -> None:
+        """The name before a colon, if it begins a statement."""
+        line = max(start, self.source.code.rfind("\n", start, colon) + 1)
+        name = _LAST_NAME.search(self.source.code, line, colon) or _LAST_NAME.search(
+            self.source.code, max(start, colon - 400), colon
+        )
+        if name is None:
+            return
+        if name.group(1) in seen:
+            raise self.source.error(name.start(1), "label declared twice", name.group(1))
+        seen.add(name.group(1))
+        self.scope.declare_label(name.group(1))
 
     def _flush_label(self) -> None:
         if self._label is not None:
@@ -212,13 +231,13 @@ class BodyParser:
     def _instruction(self, match: re.Match[str]) -> None:
         if self._label is not None:
             self._flush_label()
-        _, negation, predicate, dotted, tail = match.group(1, 2, 3, 4, 5)
-        location = self._locate(match.start(4))
+        negation, predicate, dotted, tail = match.group(1, 2, 3, 4)
+        location = self._locate(match.start(3))
         try:
             opcode = find_opcode(dotted)
         except OpcodeMismatch as error:
             raise self.source.error(
-                match.start(4) + error.offset, error.message, error.text, error.expected
+                match.start(3) + error.offset, error.message, error.text, error.expected
             ) from None
         guard = None if predicate is None else self._guard(predicate, negation == "!", match)
         if opcode.name == "call":
@@ -228,7 +247,11 @@ class BodyParser:
         try:
             choice = opcode.choose(operands)
         except OperandMismatch as error:
-            raise self._operand_mismatch(error, tail, match) from None
+            operands = _elements_as_addresses(operands, tail)
+            try:
+                choice = opcode.choose(operands)
+            except OperandMismatch:
+                raise self._operand_mismatch(error, tail, match) from None
         form = choice.form
         self.body.append(
             Instruction(
@@ -248,9 +271,9 @@ class BodyParser:
     def _guard(self, name: str, negated: bool, match: re.Match[str]) -> Guard:
         register = self.scope.cache.get(name)
         if register is None:
-            register = self._one_operand(name, match.start(3))
+            register = self._one_operand(name, match.start(2))
         if not isinstance(register, Register) or register.type is not ScalarType.PRED:
-            raise self.source.error(match.start(3), "guard is no predicate", name, "a .pred register")
+            raise self.source.error(match.start(2), "guard is no predicate", name, "a .pred register")
         return Guard(register, negated)
 
     def _operands(self, tail: str, match: re.Match[str]) -> tuple[Operand, ...]:
@@ -258,7 +281,7 @@ class BodyParser:
         cache = scope.cache
         try:
             pieces = split_operands(tail) if _BRACKETED.search(tail) else tail.split(",")
-            operands = []
+            operands: list[Operand] = []
             for piece in pieces:
                 operand = cache.get(piece)
                 if operand is None:
@@ -267,7 +290,7 @@ class BodyParser:
                     operand = scope.operand(piece)
                 operands.append(operand)
         except OperandError as error:
-            raise self._operand_error(error, match.start(5), match.end(5)) from None
+            raise self._operand_error(error, match.start(4), match.end(4)) from None
         return tuple(operands)
 
     def _one_operand(self, text: str, offset: int) -> Operand:
@@ -286,11 +309,11 @@ class BodyParser:
         return self.source.error(at if at >= 0 else start, error.message, error.text, error.expected)
 
     def _operand_mismatch(self, error: OperandMismatch, tail: str, match: re.Match[str]) -> PtxError:
-        dotted = match.group(4)
+        dotted = match.group(3)
         if error.position is None:
             message = f"wrong number of operands for {dotted}"
-            return self.source.error(match.start(4), message, tail.strip(), error.expected)
-        offset = match.start(5)
+            return self.source.error(match.start(3), message, tail.strip(), error.expected)
+        offset = match.start(4)
         for piece in split_operands(tail)[: error.position]:
             offset = self.source.code.index(piece, offset) + len(piece)
             offset = self.source.code.index(",", offset) + 1
@@ -306,20 +329,20 @@ class BodyParser:
         pieces = [p.strip() for p in self._call_pieces(tail, match)]
         returns = self._call_list(pieces.pop(0), match) if pieces[0].startswith("(") else Vector(())
         if not pieces or not pieces[0]:
-            raise self.source.error(match.start(4), "call without a function", tail.strip(), "a function")
+            raise self.source.error(match.start(3), "call without a function", tail.strip(), "a function")
         name = pieces.pop(0)
-        callee = self._one_operand(name, match.start(5) + match.group(5).find(name))
+        callee = self._one_operand(name, match.start(4) + match.group(4).find(name))
         if not isinstance(callee, Symbol | Register):
-            raise self.source.error(match.start(5), "cannot be called", name, "a function or a register")
+            raise self.source.error(match.start(4), "cannot be called", name, "a function or a register")
         arguments = (
             self._call_list(pieces.pop(0), match) if pieces and pieces[0].startswith("(") else Vector(())
         )
         operands: tuple[Operand, ...] = (returns, callee, arguments)
         if pieces:
-            prototype = self._one_operand(pieces[0], match.start(5) + match.group(5).rfind(pieces[0]))
+            prototype = self._one_operand(pieces[0], match.start(4) + match.group(4).rfind(pieces[0]))
             if len(pieces) > 1 or not isinstance(prototype, Label | Symbol):
                 raise self.source.error(
-                    match.start(5), "malformed call", tail.strip(), "(ret), name, (args), label"
+                    match.start(4), "malformed call", tail.strip(), "(ret), name, (args), label"
                 )
             operands = (*operands, prototype)
         if isinstance(callee, Symbol):
@@ -331,19 +354,19 @@ class BodyParser:
         try:
             return split_operands(tail)
         except OperandError as error:
-            raise self._operand_error(error, match.start(5), match.end(5)) from None
+            raise self._operand_error(error, match.start(4), match.end(4)) from None
 
     def _call_list(self, text: str, match: re.Match[str]) -> Vector:
         if not text.endswith(")"):
-            raise self.source.error(match.start(5), "unbalanced bracket", text, "')' at its end")
+            raise self.source.error(match.start(4), "unbalanced bracket", text, "')' at its end")
         inner = text[1:-1].strip()
         if not inner:
             return Vector(())
-        offset = match.start(5) + match.group(5).find(text)
+        offset = match.start(4) + match.group(4).find(text)
         try:
             pieces = split_operands(inner)
         except OperandError as error:
-            raise self._operand_error(error, match.start(5), match.end(5)) from None
+            raise self._operand_error(error, match.start(4), match.end(4)) from None
         operands = tuple(self._one_operand(p.strip(), offset + text.find(p)) for p in pieces)
         for piece, operand in zip(pieces, operands, strict=True):
             if isinstance(operand, Address | Label | Negated):
@@ -386,7 +409,7 @@ class BodyParser:
             )
 
     def _declare(self, variable: Variable) -> None:
-        unique = self.scope.declare_symbol(variable.name)
+        unique = self.scope.declare_symbol(variable.name, element_bytes(variable))
         self.variables[unique] = variable if unique == variable.name else _renamed(variable, unique)
 
     def _pragma(self, match: re.Match[str]) -> None:
@@ -464,6 +487,17 @@ _LABELLED: dict[str, Callable[[BodyParser, str, Location, re.Match[str]], None]]
     "calltargets": BodyParser._call_targets,
     "callprototype": BodyParser._call_prototype,
 }
+
+
+def _elements_as_addresses(operands: tuple[Operand, ...], tail: str) -> tuple[Operand, ...]:
+    """``ld.shared.u32 %r1, v[2]``: an element stands for its address there (PTX ISA 6.4.2)."""
+    pieces = [piece.strip() for piece in split_operands(tail)]
+    return tuple(
+        Address(Symbol(operand.name), operand.offset)
+        if isinstance(operand, Symbol) and piece.endswith("]")
+        else operand
+        for operand, piece in zip(operands, pieces, strict=False)
+    )
 
 
 def _renamed(variable: Variable, name: str) -> Variable:

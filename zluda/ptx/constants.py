@@ -15,6 +15,7 @@ from zluda.ptx.module import Immediate
 WARP_SIZE = 32
 
 _MASK = (1 << 64) - 1
+_DECIMAL = re.compile(r"-?[1-9]\d{0,17}|0")
 _FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})|0([dD])([0-9a-fA-F]{16})")
 _TOKEN = re.compile(
     r"\s*(?:(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16})"
@@ -38,6 +39,8 @@ class ConstantError(Exception):
 
 def parse_immediate(text: str) -> Immediate:
     """A literal or constant expression as an operand; raises :class:`ConstantError`."""
+    if _DECIMAL.fullmatch(text):
+        return Immediate(int(text))
     match = _FLOAT_BITS.fullmatch(text)
     if match:
         if match.group(1):

@@ -1,4 +1,4 @@
-"""Where PTX travels: plain text, fatbins, and ELF files (cubins, executables, libraries) with a fatbin inside.
+"""Where PTX travels: plain text, fatbins, and ELF files (cubins, executables, libraries).
 
 The layouts are not documented by NVIDIA; they were measured on files that nvcc 13.0 wrote. A fatbin is a
 header (magic 0xBA55ED50, version, header size, payload size) and entries, each a 64-byte header, optional
@@ -48,9 +48,10 @@ class Container(enum.Enum):
 class FatbinEntry:
     """One entry of a fatbin.
 
-    ``kind`` is KIND_PTX, KIND_ELF or KIND_LTO; ``arch`` the SM number (90); ``version`` the ``.version`` of PTX
-    as (major, minor); ``options`` the ptxas options it was made with; ``name`` the source file, if written;
-    ``stored`` the payload as it lies in the file and ``size`` the size in bytes after decompression.
+    ``kind`` is KIND_PTX, KIND_ELF or KIND_LTO; ``arch`` the SM number (90); ``version`` the
+    ``.version`` of PTX as (major, minor); ``options`` the ptxas options it was made with; ``name``
+    the source file, if written; ``stored`` the payload as it lies in the file and
+    ``size`` the size in bytes after decompression.
     """
 
     kind: int

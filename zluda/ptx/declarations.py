@@ -91,7 +91,7 @@ class _Prefix:
 
 
 def parse_variables(tokens: Tokens, *, space: str = "", many: bool = True) -> list[Variable]:
-    """``[.linkage] .space [.align n] [.attribute(…)] [.vN] .type name[dims] [= init], …`` up to ``;`` or ``)``.
+    """``[.linkage] .space [.align n] [.attribute(…)] [.vN] .type name[dims] [= init], …`` to ``;`` or ``)``.
 
     ``space`` is the state space where the directive has been read already; ``many`` allows several names.
     """
@@ -207,6 +207,11 @@ def _one_variable(tokens: Tokens, prefix: _Prefix) -> Variable:
 def natural_alignment(kind: ScalarType, vector: int = 1) -> int:
     """The alignment in bytes of a variable without ``.align``: its (vector) type's size."""
     return max(kind.bits // 8, 1) * vector
+
+
+def element_bytes(variable: Variable) -> int:
+    """Size in bytes of one (vector) element of a variable."""
+    return natural_alignment(variable.type, variable.vector)
 
 
 # --- initialisers ----------------------------------------------------------------------------------
@@ -419,8 +424,20 @@ class Header:
 
 
 _DIRECTIVES = frozenset(
-    "maxntid reqntid minnctapersm maxnctapersm maxnreg maxclusterrank reqnctapercluster explicitcluster "
-    "blocksareclusters noreturn abi_preserve abi_preserve_control".split()
+    {
+        "maxntid",
+        "reqntid",
+        "minnctapersm",
+        "maxnctapersm",
+        "maxnreg",
+        "maxclusterrank",
+        "reqnctapercluster",
+        "explicitcluster",
+        "blocksareclusters",
+        "noreturn",
+        "abi_preserve",
+        "abi_preserve_control",
+    }
 )
 
 

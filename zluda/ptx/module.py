@@ -26,7 +26,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register, or a special register (``%tid.x``: ``special`` is true, type as the ISA gives it)."""
+    """A virtual register, or a special register (``%tid.x``: ``special`` is true, type the ISA's)."""
 
     name: str
     type: ScalarType
@@ -169,7 +169,7 @@ class LabelStatement:
 
 @dataclass(frozen=True, slots=True)
 class BranchTargets:
-    """``name: .branchtargets a, b, …;``, or ``.calltargets`` with the functions an indirect call may reach."""
+    """``name: .branchtargets a, b, …;``, or ``.calltargets``: functions an indirect call may reach."""
 
     name: str
     targets: tuple[str, ...]
@@ -222,10 +222,10 @@ Statement = Instruction | LabelStatement | BranchTargets | CallPrototype
 class Variable:
     """A variable or parameter in a state space.
 
-    ``space`` is ``"global" "const" "shared" "local" "param" "reg"``; ``shape`` is the array dimensions (empty for a
-    scalar; 0 for an unsized extern array); ``vector`` is 1, 2 or 4; ``align`` in bytes. ``initializer`` is the
-    initial bytes, little-endian, zero-extended to the size (None: not initialised), and ``relocations`` the
-    (byte offset, symbol) pairs whose address belongs there.
+    ``space`` is ``"global" "const" "shared" "local" "param" "reg"``; ``shape`` is the array dimensions (empty
+    for a scalar; 0 for an unsized extern array); ``vector`` is 1, 2 or 4; ``align`` in bytes. ``initializer``
+    is the initial bytes, little-endian, zero-extended to the size (None: not initialised), and
+    ``relocations`` the (byte offset, symbol) pairs whose address belongs there.
     """
 
     name: str

@@ -37,6 +37,7 @@ _PIECE = re.compile(
     r"\s*((?:\{[^{}]*\}|\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\((?:[^()]|\([^()]*\))*\)|[^,{}\[\]])*)"
 )
 
+_DIGITS = "0123456789"
 _COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
 SINK = Sink()
@@ -67,17 +68,23 @@ def split_operands(text: str) -> list[str]:
 
 
 class Names:
-    """What one function has declared so far: unique names and the finished registers of all scopes."""
+    """What one function has declared so far: unique names and the finished registers of all scopes.
 
-    def __init__(self, module_symbol: Callable[[str], bool]) -> None:
+    ``module_symbol`` gives the size in bytes of an element of a variable of the module (0 for a function),
+    None for a name that the module does not declare; ``element_bytes`` the same of the function's own.
+    """
+
+    def __init__(self, module_symbol: Callable[[str], int | None]) -> None:
         self.module_symbol = module_symbol
+        self.element_bytes: dict[str, int] = {}
         self.used: set[str] = set()
+        self.odd_ranges = False
         self.registers: dict[str, ScalarType] = {}
 
     def unique(self, name: str) -> str:
         """``name``, or ``name$1``, ``name$2``, … where the function has it already."""
         candidate, n = name, 0
-        while candidate in self.used:
+        while candidate in self.used:  # mostly not
             n += 1
             candidate = f"{name}${n}"
         self.used.add(candidate)
@@ -105,9 +112,10 @@ class Scope:
     def declare_label(self, name: str) -> None:
         self.declared[name] = Label(self.names.unique(name))
 
-    def declare_symbol(self, name: str) -> str:
+    def declare_symbol(self, name: str, element_bytes: int) -> str:
         """Declare a variable or parameter; returns its unique name."""
         symbol = Symbol(self.names.unique(name))
+        self.names.element_bytes[symbol.name] = element_bytes
         self._forget(name)
         self.declared[name] = symbol
         return symbol.name
@@ -122,6 +130,7 @@ class Scope:
             self.cache.clear()
             self.cache["_"] = SINK
         self.ranges[prefix] = (count, kind, vector)
+        self.names.odd_ranges |= prefix[-1].isdecimal()
 
     def _forget(self, name: str) -> None:
         """Operands already resolved to an outer ``name`` are resolved anew."""
@@ -154,7 +163,7 @@ class Scope:
         special = SPECIAL_REGISTERS.get(name)
         if special is not None:
             return special
-        return Symbol(name) if self.names.module_symbol(name) else None
+        return None if self.names.module_symbol(name) is None else Symbol(name)
 
     def _from_range(self, name: str) -> Operand | None:
         digits = len(name)
@@ -162,22 +171,43 @@ class Scope:
             digits -= 1
         for cut in range(digits, len(name)):
             entry = self.ranges.get(name[:cut])
-            index = name[cut:]
-            if entry is None or (index[0] == "0" and len(index) > 1) or len(index) > 9:
-                continue
-            count, kind, vector = entry
-            if int(index) < count:
-                return self.declared.setdefault(name, self._make(name, kind, vector))
+            if entry is not None:
+                made = self._indexed_register(name, name[cut:], entry)
+                if made is not None:
+                    return made
         return None
 
     # --- operands
 
     def operand(self, text: str) -> Operand:
         """The operand of a piece of text (white space around it allowed); raises :class:`OperandError`."""
-        found = self.cache.get(text)
+        cache = self.cache
+        found = cache.get(text)
         if found is None:
-            found = self.cache[text] = self._parse(text.strip())
+            name = text.strip()
+            found = cache.get(name) or self._register(name) or self._parse(name)
+            cache[name] = cache[text] = found
         return found
+
+    def _register(self, name: str) -> Operand | None:
+        """The usual case, quickly: a register of a range such as ``%r<100>`` met for the first time."""
+        prefix = name.rstrip(_DIGITS)
+        scope: Scope | None = None if self.names.odd_ranges else self
+        while scope is not None:
+            if name in scope.declared:
+                return scope.declared[name]
+            entry = scope.ranges.get(prefix)
+            if entry is not None:
+                return scope._indexed_register(name, name[len(prefix) :], entry)
+            scope = scope.parent
+        return None
+
+    def _indexed_register(self, name: str, index: str, entry: tuple[int, ScalarType, int]) -> Operand | None:
+        count, kind, vector = entry
+        if not index or (index[0] == "0" and len(index) > 1) or len(index) > 9 or int(index) >= count:
+            return None
+        made = self.declared[name] = self._make(name, kind, vector)
+        return made
 
     def _parse(self, text: str) -> Operand:
         if not text:
@@ -236,11 +266,15 @@ class Scope:
             raise OperandError("only an address may have an offset", text, "a register without offset")
         return Symbol(base.name, base.offset + self._offset(offset, text))
 
-    def _element(self, name: str, index: str, text: str) -> Operand:
-        """``v[2]``: PTX ISA 6.4.2 counts in elements, whose size only a declaration knows."""
-        raise OperandError(
-            f"array element {name}[{index}] must be written as [{name}+bytes]", text, "an address"
-        )
+    def _element(self, name: str, index: str, text: str) -> Operand | None:
+        """``v[2]``: the address of an element, counted in elements (PTX ISA 6.4.2)."""
+        base = self.find(name)
+        if not isinstance(base, Symbol):
+            return None
+        size = self.names.element_bytes.get(base.name) or self.names.module_symbol(name)
+        if not size:
+            raise OperandError("not an array", text, "a variable before [index]")
+        return Symbol(base.name, base.offset + size * self._offset(index, text))
 
     def _offset(self, text: str, whole: str) -> int:
         try:
@@ -261,7 +295,7 @@ class Scope:
         if match and base is not None:
             offset = self._offset(match.group(2), text) if match.group(2) else 0
             if isinstance(base, Symbol):
-                return Address(base, base.offset + offset)
+                return Address(Symbol(base.name), base.offset + offset)
             if isinstance(base, Register):
                 return Address(base, offset)
             raise OperandError("not an address", text, "a register, variable or constant")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from zluda.ptx.module import Operand, Register, Vector
 from zluda.ptx.types import ScalarType
 
-_VECTORS = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid".split()
+_VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _SCALARS: dict[ScalarType, str] = {
-    ScalarType.U32: "laneid warpid nwarpid smid nsmid cluster_ctarank cluster_nctarank lanemask_eq lanemask_le "
-    "lanemask_lt lanemask_ge lanemask_gt clock clock_hi globaltimer_lo globaltimer_hi "
+    ScalarType.U32: "laneid warpid nwarpid smid nsmid cluster_ctarank cluster_nctarank lanemask_eq "
+    "lanemask_le lanemask_lt lanemask_ge lanemask_gt clock clock_hi globaltimer_lo globaltimer_hi "
     "reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap reserved_smem_offset_0 "
     "reserved_smem_offset_1 total_smem_size aggr_smem_size dynamic_smem_size "
     + " ".join(f"pm{i}" for i in range(8)),

@@ -81,7 +81,7 @@ class ScalarType(enum.Enum):
 
     @property
     def kind(self) -> str:
-        """``"b"`` bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating point, ``"pred"``, ``"ref"`` opaque."""
+        """``"b"`` bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating, ``"pred"``, ``"ref"`` opaque."""
         return self.value[2]
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Data movement through registers and memory (PTX ISA 9.7.9), but for the asynchronous copies."""
 
 ROWS = """
+mov.vec.type D, m                           ; vec = v2 v4 ; type = <bits> <int> f32 f64
 mov.type d, m                               ; type = pred
 mov.type xd, m                              ; type = <bits> b128 <int> f32 f64
 shfl.mode.type d{|p}, a, b, c               ; mode = up down bfly idx ; type = b32
