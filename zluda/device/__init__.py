@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zluda.device.api import Device
 
-__all__ = ["open_device"]
+__all__ = ["open_device", "resolve"]
+
+
+def resolve(name: str) -> str:
+    """The full name of the device that ``name`` means, ``"auto"`` decided. Raises DeviceError."""
+    from zluda.device import names
+
+    return names.resolve(name)
 
 
 def open_device(

@@ -43,7 +43,7 @@ class Code(Protocol):
     kernel_names: tuple[str, ...]
 
     def kernel(self, name: str) -> Kernel:
-        """Raises :class:`zluda.errors.Error` when there is none, PtxError or UnsupportedError when it is not usable."""
+        """Raises Error where there is none so named, PtxError or UnsupportedError where it is not usable."""
         ...
 
     def global_variable(self, name: str) -> tuple[int, int]:

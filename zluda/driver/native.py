@@ -70,11 +70,9 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "cuMemsetD8Async": (),
     "cuMemsetD16Async": (),
     "cuMemsetD32Async": (),
-    "cuStreamCreate": (_HANDLE,),
     "cuStreamCreateWithPriority": (_HANDLE,),
     "cuStreamDestroy": (),
     "cuStreamSynchronize": (),
-    "cuEventCreate": (_HANDLE,),
     "cuEventDestroy": (),
     "cuEventRecord": (),
     "cuEventRecordWithFlags": (),
@@ -95,8 +93,8 @@ _KERNEL_FAILURES = (*range(700, 704), 710, *range(714, 720))
 class NativeDriver:
     """:class:`zluda.driver.Driver` over libcuda for GPU ``ordinal``.
 
-    ``reservations`` are disjoint (address, size) ranges in steps of 2 MiB for ``cuMemAlloc(address=…)``; they are
-    reserved and backed by :meth:`cuInit`, which raises DeviceError where an address cannot be had.
+    ``reservations`` are disjoint (address, size) ranges in steps of 2 MiB for ``cuMemAlloc(address=…)``; they
+    are reserved and backed by :meth:`cuInit`, which raises DeviceError where an address cannot be had.
     """
 
     emulated, numerics, places_globals = False, "nvidia", False
@@ -305,6 +303,12 @@ class NativeDriver:
         return self._arena.claim(address, size)
 
     # --- streams, events, launches ------------------------------------------------------------------------
+
+    def cuStreamCreate(self, flags: int = 0) -> int:
+        return self._library.get("cuStreamCreate", _HANDLE, flags)
+
+    def cuEventCreate(self, flags: int = 0) -> int:
+        return self._library.get("cuEventCreate", _HANDLE, flags)
 
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int = 0) -> None:
         self._call("cuStreamWaitEvent", stream, event, flags)

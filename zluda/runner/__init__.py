@@ -13,17 +13,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Runner", "RunnerDied", "start"]
+__all__ = ["Runner", "RunnerDied", "open_isolated", "start"]
 
 # Loaded when first asked for: the runner process itself must stay small until its addresses are mapped.
 _LAZY = {
     "Runner": "zluda.runner.near",
     "RunnerDied": "zluda.runner.errors",
+    "open_isolated": "zluda.runner.isolated",
     "start": "zluda.runner.near",
 }
 
 if TYPE_CHECKING:
     from zluda.runner.errors import RunnerDied
+    from zluda.runner.isolated import open_isolated
     from zluda.runner.near import Runner, start
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, cast
 
+from zluda.device.names import check_options, kind, resolve
 from zluda.driver import Driver
-from zluda.errors import DeviceError, UnsupportedError
+from zluda.errors import DeviceError
 from zluda.runner import channel as channels
 from zluda.runner.channel import Channel
 from zluda.runner.errors import RunnerDied
@@ -91,8 +91,9 @@ def start(
     command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. Raises DeviceError where
     the device is not there or an address cannot be had, RunnerDied where the process ends before it is ready.
     """
-    device = _device(device)
-    factory, confined = FACTORIES[device.partition(":")[0]]
+    device = resolve(device)
+    check_options(device, numerics=numerics, check="none", contract="auto")
+    factory, confined = FACTORIES[kind(device)]
     setup = {
         "device": device,
         "factory": factory,
@@ -148,14 +149,6 @@ def merged(reservations: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             first, last = start, max(last, start + length)
         union.append((first, last - first))
     return union
-
-
-def _device(name: str) -> str:
-    if name == "cpu" or re.fullmatch(r"cuda:\d+", name):
-        return name
-    if name == "cuda":
-        return "cuda:0"
-    raise UnsupportedError(f"device {name!r} in a runner", "this version has cpu and cuda:N")
 
 
 def _positive(name: str, value: Any, default: Any) -> Any:

@@ -26,7 +26,7 @@ def launch(
     parameters: bytes | bytearray | memoryview,
     attributes: Sequence[tuple[int, bytes]] = (),
 ) -> None:
-    """``cuLaunchKernel``, or ``cuLaunchKernelEx`` where there are attributes; parameters pass by ``extra``."""
+    """``cuLaunchKernel``, or ``cuLaunchKernelEx`` where there are attributes; parameters by ``extra``."""
     buffer = ctypes.create_string_buffer(bytes(parameters), max(len(parameters), 1))
     size = ctypes.c_size_t(len(parameters))
     extra = (ctypes.c_void_p * 5)(

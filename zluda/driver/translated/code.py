@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda.device.base import Kernel
+from zluda.device.images import ptx_text
 from zluda.driver.base import Bytes, ParameterSlot
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.contexts import check_cache_config, unload
@@ -84,14 +85,12 @@ class CodeEntries:
 
     def _load(self, image: Bytes, globals_at: Mapping[str, int] | None, context: int) -> int:
         from zluda.ptx import parse_module
-        from zluda.ptx.containers import best_ptx
 
         state = self._state
-        capability = (state.device.attribute(_CC_MAJOR), state.device.attribute(_CC_MINOR))
-        found = best_ptx(bytes(image), capability)
-        if found is None:
+        text = ptx_text(bytes(image), state.device)
+        if text is None:
             raise CudaError("CUDA_ERROR_NO_BINARY_FOR_GPU", detail="the image holds no PTX", reason="no-ptx")
-        module = parse_module(found.text)
+        module = parse_module(text)
         code = state.device.load(module, globals_at=globals_at)
         variables = tuple(name for name, v in module.variables.items() if v.space in ("global", "const"))
         return state.modules.add(LoadedModule(context, code, variables))

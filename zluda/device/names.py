@@ -1,0 +1,52 @@
+"""Device names, and which options each device of this version has."""
+
+from __future__ import annotations
+
+import re
+
+from zluda.errors import DeviceError, UnsupportedError
+
+# Kind → the numerics it has, its default first. An NVIDIA GPU's own arithmetic is NVIDIA's.
+NUMERICS: dict[str, tuple[str, ...]] = {"cpu": ("nvidia",), "cuda": ("nvidia", "native")}
+CHECKS = ("none",)
+CONTRACTS = ("auto",)
+
+_NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
+_LATER = "not in this version; it has cpu and cuda:N"
+
+
+def resolve(name: str) -> str:
+    """The full name of a device: ``"auto"`` decided, ``"cuda"`` as ``"cuda:0"``.
+
+    Raises DeviceError, naming the device, for one that this version does not have.
+    """
+    if name == "auto":
+        return "cpu"  # hip:0 where an AMD GPU answers, once this version has hip
+    match = _NAMES.fullmatch(name)
+    if match is None:
+        raise DeviceError(
+            name, "no such device", remedy="expected auto, cpu, cuda:N, hip:N, nvptx:N or gfxNNN"
+        )
+    gpu = match["gpu"]
+    full = f"{gpu}:{int(match['ordinal'] or 0)}" if gpu else name
+    if kind(full) not in NUMERICS:
+        raise DeviceError(full, _LATER)
+    return full
+
+
+def kind(name: str) -> str:
+    """``"cpu"``, ``"cuda"`` …: a full name without its number."""
+    return name.partition(":")[0]
+
+
+def check_options(name: str, *, numerics: str | None, check: str, contract: str) -> None:
+    """Raise UnsupportedError for an option's value that device ``name`` does not have in this version."""
+    wanted = {
+        "numerics": (numerics, (None, *NUMERICS[kind(name)])),
+        "check": (check, CHECKS),
+        "contract": (contract, CONTRACTS),
+    }
+    for option, (value, known) in wanted.items():
+        if value not in known:
+            expected = ", ".join(repr(k) for k in known if k is not None)
+            raise UnsupportedError(f"{option}={value!r}", f"device {name}; expected {expected}")
