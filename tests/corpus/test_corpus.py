@@ -1,4 +1,4 @@
-"""Every trace of the corpus, recorded on an H200, holds on the CPU device, through the command as a user runs it."""
+"""Every trace of the corpus, recorded on an H200, holds on the CPU device: through the command, as a user."""
 
 from __future__ import annotations
 

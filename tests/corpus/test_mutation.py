@@ -34,7 +34,16 @@ def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
     environment = dict(os.environ)
     if mutation is not None:
         environment |= {"PYTHONPATH": str(MUTATIONS), "ZLUDA_MUTATION": mutation}
-    command = [sys.executable, "-m", "zluda", "replay", str(CORPUS / program / "trace.bin"), "--device", "cpu", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "zluda",
+        "replay",
+        str(CORPUS / program / "trace.bin"),
+        "--device",
+        "cpu",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)

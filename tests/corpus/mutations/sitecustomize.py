@@ -1,7 +1,7 @@
 """Break one lowering in every Python process that has this directory on PYTHONPATH.
 
-``ZLUDA_MUTATION`` names the fault (see :data:`mutations.MUTATIONS`). The module to be broken is patched right after
-it is imported, wherever that happens: in the command itself or in the runner process.
+``ZLUDA_MUTATION`` names the fault (see :data:`mutations.MUTATIONS`). The module to be broken is patched
+right after it is imported, wherever that happens: in the command itself or in the runner process.
 """
 
 from __future__ import annotations

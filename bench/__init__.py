@@ -1,0 +1,3 @@
+"""Benchmarks: ``python -m bench`` runs all of them; a module runs alone, too
+(``python -m bench.startup``).
+"""
