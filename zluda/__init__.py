@@ -25,7 +25,7 @@ __all__ = [
 _LAZY = {
     "open_device": ("zluda.device", "open_device"),
     "open_trace": ("zluda.tracefile", "open_trace"),
-    "replay": ("zluda.replay", "replay"),
+    "replay": ("zluda.replay", ""),  # the package itself, which can be called
 }
 
 if TYPE_CHECKING:
@@ -37,5 +37,6 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module, attribute = _LAZY[name]
-        return getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
+        return getattr(found, attribute) if attribute else found
     raise AttributeError(f"module 'zluda' has no attribute {name!r}")

@@ -1,0 +1,326 @@
+"""What each launch and copy is found to be, over kernels written in Python."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from conftest import Case
+from kernels import ADD, BROKEN, HEADER, LAYOUT, MODULE, add, added, floats, parameters, ramp
+from python_device import PythonDevice
+
+from zluda.device.base import Dim3
+from zluda.diff.results import Verdict
+from zluda.errors import LaunchError
+from zluda.runner import RunnerDied
+from zluda.tracefile import ModuleKind
+
+COUNT = 100
+SIZE = 4 * COUNT
+
+
+class Recorded:
+    """A program that adds ``y`` to ``x`` by launches of ``add``, as recorded."""
+
+    def __init__(self, case: Case, module: str = MODULE) -> None:
+        self.record = record = case.record
+        record.start()
+        self.module = record.module(module)
+        self.add = record.function(self.module, "add", LAYOUT)
+        self.x, self.y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(self.x, ramp(COUNT))
+        record.copy_in(self.y, ramp(COUNT, 0.5))
+
+    def launch(self, function: int | None = None, *, right: bool = True, **options: object) -> int:
+        """Launch; returns the call."""
+        record = self.record
+        result = (
+            added(record.read(self.x, SIZE), record.read(self.y, SIZE))
+            if right
+            else record.read(self.x, SIZE)
+        )
+        return record.launch(
+            function or self.add, parameters(self.x, self.y, COUNT), {self.x: result}, **options
+        )
+
+
+def verdicts(result: object) -> list[Verdict]:
+    return [one.verdict for one in result.results]  # type: ignore[attr-defined]
+
+
+def test_equal_memory_is_identical(case: Case) -> None:
+    program = Recorded(case)
+    program.launch()
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.IDENTICAL] * 3
+    assert result.exit_status() == 0
+    assert result.results[0].written_share == 1.0
+    assert [one.kind for one in result.results] == ["launch", "launch", "copy"]
+
+
+def test_a_wrong_kernel_differs_at_the_first_element(case: Case) -> None:
+    def wrong(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        add(device, grid, block, packed)
+        destination = struct.unpack("<QQI", packed)[0]
+        device.write(destination + 4 * 17, floats(-1.0))
+
+    program = Recorded(case)
+    call = program.launch()
+    result = case.replay({"add": wrong})
+    assert verdicts(result) == [Verdict.DIFFERS]
+    assert result.exit_status() == 1
+    first = result.first_divergence
+    assert first is not None and first.buffer is not None and first.element is not None
+    assert (first.result.call, first.buffer.label, first.buffer.element_type) == (call, "parameter 0", "f32")
+    assert (first.element.index, first.element.recorded, first.element.replayed) == (17, 34.5, -1.0)
+    assert first.buffer.differing == 1
+
+
+def test_bytes_that_only_the_replay_writes_are_differences(case: Case) -> None:
+    def stray(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        add(device, grid, block, packed)
+        source = struct.unpack("<QQI", packed)[1]
+        device.write(source + SIZE - 1, b"\x99")
+
+    program = Recorded(case)
+    program.launch()
+    result = case.replay({"add": stray})
+    (launch,) = result.results
+    assert launch.verdict is Verdict.DIFFERS
+    assert launch.reason == "bytes that only the replay wrote"
+    assert [buffer.label for buffer in launch.buffers if not buffer.identical] == ["parameter 1"]
+
+
+def test_writes_that_the_replay_lacks_are_differences(case: Case) -> None:
+    program = Recorded(case)
+    program.launch()
+    result = case.replay({"add": lambda device, grid, block, packed: None})
+    (launch,) = result.results
+    assert (launch.verdict, launch.reason) == (Verdict.DIFFERS, "bytes that the replay did not write")
+
+
+def test_what_reads_a_difference_inherits_it(case: Case) -> None:
+    runs: list[int] = []
+
+    def wrong_once(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        runs.append(1)
+        add(device, grid, block, packed)
+        if len(runs) == 1:
+            device.write(struct.unpack("<QQI", packed)[0], floats(99.0))
+
+    program = Recorded(case)
+    first = program.launch()
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    case.record.copy_out(program.y, SIZE)
+    result = case.replay({"add": wrong_once})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.INHERITED, Verdict.INHERITED, Verdict.IDENTICAL]
+    assert f"call {first}" in result.results[1].reason
+    assert result.first_divergence is not None
+    assert result.first_divergence.result.call == first
+
+
+def test_a_host_write_ends_an_inheritance(case: Case) -> None:
+    def wrong(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        add(device, grid, block, packed)
+        device.write(struct.unpack("<QQI", packed)[0], floats(99.0))
+
+    program = Recorded(case)
+    program.launch()
+    case.record.copy_in(program.x, ramp(COUNT))
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": wrong})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.IDENTICAL]
+
+
+def test_a_difference_travels_through_device_copies(case: Case) -> None:
+    program = Recorded(case)
+    program.launch()
+    z = case.record.allocate(SIZE)
+    case.record.copy_within(z, program.x, SIZE)
+    case.record.copy_out(z, SIZE)
+    result = case.replay({"add": lambda *_: None})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.INHERITED]
+
+
+def test_an_unsupported_kernel_leaves_the_others_judged(case: Case) -> None:
+    program = Recorded(case)
+    other = case.record.function(program.module, "other", LAYOUT)
+    program.launch()
+    program.launch(other)
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.IDENTICAL, Verdict.UNSUPPORTED, Verdict.IDENTICAL]
+    assert "tex.2d.v4.f32.s32 (kernel other)" in result.results[1].reason
+    assert result.exit_status() == 2
+    assert result.exit_status([Verdict.UNSUPPORTED]) == 0
+
+
+def test_a_syntax_error_loses_its_kernel_only(case: Case) -> None:
+    program = Recorded(case, HEADER + BROKEN + ADD)
+    broken = case.record.function(program.module, "broken", [(0, 8)])
+    case.record.launch(broken, struct.pack("<Q", program.y), {program.y: ramp(COUNT)})
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.UNSUPPORTED, Verdict.IDENTICAL]
+    assert "frobnicate" in result.results[0].reason
+
+
+def test_a_module_of_machine_code_is_no_ptx(case: Case) -> None:
+    program = Recorded(case)
+    cubin = case.record.module(_CUBIN, kind=ModuleKind.CUBIN)
+    native = case.record.function(cubin, "native", LAYOUT)
+    program.launch(native)
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.NO_PTX, Verdict.IDENTICAL]
+    assert result.exit_status() == 2
+    assert result.exit_status([Verdict.NO_PTX]) == 0
+
+
+_CUBIN = b"\x7fELF\x02\x01\x01\x33\x07" + bytes(7) + struct.pack("<HHI", 2, 190, 1) + bytes(40)
+
+
+@pytest.mark.parametrize(("reason", "verdict"), [("crash", Verdict.CRASH), ("hang", Verdict.HANG)])
+def test_a_runner_that_dies_costs_one_verdict(case: Case, reason: str, verdict: Verdict) -> None:
+    def deadly(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        device.write(struct.unpack("<QQI", packed)[0], b"\xff" * 8)
+        raise RunnerDied(reason, kernel="other", signal=11)
+
+    program = Recorded(case)
+    other = case.record.function(program.module, "other", LAYOUT)
+    program.launch()
+    program.launch(other)
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": add, "other": deadly})
+    assert verdicts(result) == [Verdict.IDENTICAL, verdict, Verdict.IDENTICAL, Verdict.IDENTICAL]
+    assert "other" in result.results[1].reason
+    assert result.exit_status() == 1
+    assert case.sessions[0].restarts == 1
+
+
+def test_a_trap_in_a_kernel_is_a_crash_and_names_its_place(case: Case) -> None:
+    def trap(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        device.write(struct.unpack("<QQI", packed)[0], b"\xff" * 8)
+        raise LaunchError("trap", kernel="other", block=(3, 0, 0))
+
+    program = Recorded(case)
+    other = case.record.function(program.module, "other", LAYOUT)
+    program.launch(other)
+    program.launch()
+    result = case.replay({"add": add, "other": trap})
+    assert verdicts(result) == [Verdict.CRASH, Verdict.IDENTICAL]
+    assert "block (3, 0, 0)" in result.results[0].reason
+
+
+def test_a_kernel_that_keeps_dying_is_left_out(case: Case) -> None:
+    def deadly(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        raise RunnerDied("crash", kernel="add", signal=11)
+
+    program = Recorded(case)
+    for _ in range(5):
+        program.launch()
+    result = case.replay({"add": deadly})
+    assert verdicts(result) == [Verdict.CRASH] * 3 + [Verdict.NOT_REPLAYED] * 2
+    assert case.sessions[0].restarts == 3
+
+
+def test_memory_that_the_record_does_not_know_is_not_compared(case: Case) -> None:
+    program = Recorded(case)
+    case.record.capture = False
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.NOT_COMPARED, Verdict.IDENTICAL]
+    assert result.exit_status() == 0
+
+
+def test_copies_judge_a_record_of_calls_only(case: Case) -> None:
+    program = Recorded(case)
+    case.record.capture = False
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": lambda *_: None})
+    assert verdicts(result) == [Verdict.NOT_COMPARED, Verdict.DIFFERS]
+
+
+def test_what_was_captured_before_a_launch_is_its_input(case: Case) -> None:
+    program = Recorded(case)
+    z = case.record.allocate(SIZE)  # never written by the host: its garbage is captured before the launch
+    case.record.memory[z][:] = ramp(COUNT, 7.0)
+    expected = added(case.record.read(z, SIZE), case.record.read(program.y, SIZE))
+    case.record.launch(program.add, parameters(z, program.y, COUNT), {z: expected})
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.IDENTICAL]
+    assert result.results[0].written_share == 1.0
+
+
+def test_a_launch_that_failed_on_nvidia_is_not_issued(case: Case) -> None:
+    program = Recorded(case)
+    case.record.launch(program.add, parameters(program.x, program.y, COUNT), result=1)
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.NOT_COMPARED, Verdict.IDENTICAL]
+    assert "CUDA_ERROR_INVALID_VALUE" in result.results[0].reason
+
+
+def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> None:
+    program = Recorded(case)
+    z = case.record.allocate(SIZE)
+    case.record.call("cuMemcpy2D_v2", pointees={"pCopy": bytes(88) + z.to_bytes(8, "little") + bytes(32)})
+    case.record.launch(program.add, parameters(z, program.y, COUNT), {z: ramp(COUNT)})
+    case.record.launch(
+        program.add,
+        parameters(program.x, program.y, COUNT),
+        {program.x: added(ramp(COUNT), ramp(COUNT, 0.5))},
+    )
+    case.record.copy_out(z, SIZE)
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL, Verdict.IDENTICAL]
+    assert "cuMemcpy2D_v2" in result.results[0].reason
+    assert result.exit_status() == 2
+    assert result.meta["not_replayed"] == {"cuMemcpy2D_v2": 1}
+
+
+def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:
+    program = Recorded(case)
+    program.launch(entry="cuLaunchCooperativeKernel")
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
+    assert "cuLaunchCooperativeKernel" in result.results[0].reason
+
+
+def test_a_selection_runs_what_it_names_on_recorded_inputs(case: Case) -> None:
+    program = Recorded(case)
+    calls = [program.launch() for _ in range(3)]
+    ran: list[int] = []
+
+    def counted(*arguments: object) -> None:
+        ran.append(1)
+        add(*arguments)  # type: ignore[arg-type]
+
+    result = case.replay({"add": counted}, select=str(calls[1]))
+    assert verdicts(result) == [Verdict.NOT_REPLAYED, Verdict.IDENTICAL, Verdict.NOT_REPLAYED]
+    assert len(ran) == 1
+    assert result.exit_status() == 0
+
+
+def test_nothing_compared_is_never_success(case: Case) -> None:
+    Recorded(case)
+    result = case.replay({"add": add})
+    assert result.results == []
+    assert result.exit_status() == 2
+
+
+def test_a_launch_into_memory_that_is_not_there_is_a_gap(case: Case) -> None:
+    program = Recorded(case)
+    managed = case.record.allocate(SIZE, kind="cuMemAllocManaged")
+    case.record.launch(program.add, parameters(managed, program.y, COUNT), {managed: ramp(COUNT)})
+    program.launch()
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
+    assert "cuMemAllocManaged" in result.results[0].reason
