@@ -108,7 +108,7 @@ def slct(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
 
 @lanewise("testp")
 def testp(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
-    """By the bits' magnitude: zero < subnormal < normal < infinite < NaN."""
+    """By the bits' magnitude: zero < subnormal < normal < infinite < NaN. Zero counts as normal."""
     type = inst.type
     mantissa = {32: 23, 64: 52}.get(type.bits)
     if mantissa is None:
@@ -120,7 +120,7 @@ def testp(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
         "infinite": lambda: b.icmp("eq", bits, infinite),
         "number": lambda: b.icmp("ule", bits, infinite),
         "notanumber": lambda: b.icmp("ugt", bits, infinite),
-        "normal": lambda: b.icmp("ult", b.sub(bits, normal), infinite - normal),
+        "normal": lambda: b.or_(b.icmp("eq", bits, 0), b.icmp("ult", b.sub(bits, normal), infinite - normal)),
         "subnormal": lambda: b.icmp("ult", b.sub(bits, 1), normal - 1),
     }
     return tests[inst.slots["test"]]()

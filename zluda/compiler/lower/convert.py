@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zluda.compiler.ir import Builder, Value
-from zluda.compiler.lower import rounding
+from zluda.compiler.lower import nan, rounding
 from zluda.compiler.lower.floating import rectify
 from zluda.compiler.lower.formats import load_float, store_float
 from zluda.compiler.lower.lanewise import Result, as_bits, canonical_nan, lanewise, unsupported
@@ -26,6 +26,10 @@ def _is_integer(type: ScalarType) -> bool:
 def cvt(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     """One of four conversions by the kinds of the two types, or a pair of f32 into a packed type."""
     destination, source = inst.types[0], inst.types[1]
+    if inst.has("pack"):
+        return _pack_integers(b, inst, operands)
+    if moves := _move(b, inst, operands[0]):
+        return moves
     if destination in _PAIRS and source is T.F32 and len(operands) == 2:
         return _pack(b, inst, operands)
     if destination is T.TF32 and source is T.F32:
@@ -38,29 +42,59 @@ def cvt(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
         convert = _integer_to_integer if to_integer else _integer_to_float
         return convert(b, inst, x)
     x = _source_float(b, inst, operands[0])
-    return _float_to_integer(b, inst, x) if to_integer else _float_to_float(b, inst, x)
+    if to_integer:
+        return _float_to_integer(b, inst, x)
+    result = _float_to_float(b, inst, x)
+    return _with_nan(b, inst, x, result)
+
+
+_PLAIN_MOVES = {(T.F32, T.F32): 0, (T.F32, T.BF16): 16}
+
+
+def _move(b: Builder, inst: Instruction, operand: Value) -> Value | None:
+    """Conversions without a modifier that only move bits, so that NaN payloads stay."""
+    shift = _PLAIN_MOVES.get((inst.types[0], inst.types[1]))
+    if shift is None or inst.slots:
+        return None
+    return b.shl(b.resize(as_bits(b, operand, inst.types[1].bits), "i32"), shift)
+
+
+_MANTISSA = {T.F32: 23, T.F16: 10, T.BF16: 7}
+
+
+def _with_nan(b: Builder, inst: Instruction, x: Value, result: Value) -> Value:
+    """From f64 NaN keeps the top of its payload; f32 flushed on its way to f64 becomes the one NaN first."""
+    destination, source = inst.types[0], inst.types[1]
+    if destination is T.F64 and source is T.F32 and inst.has("ftz") and not inst.has("sat"):
+        return b.select(nan.is_nan(b, x), 0x7FFFFFFFE0000000, result)
+    if source is not T.F64 or destination is T.F64 or inst.has("sat"):
+        return result
+    bits = nan.shortened(b, x, destination.bits, _MANTISSA[destination])
+    return b.select(nan.is_nan(b, x), bits, as_bits(b, result, destination.bits))
 
 
 def _source_float(b: Builder, inst: Instruction, operand: Value) -> Value:
+    """The operand, flushed by ``.ftz``, which a conversion to f16 pays no heed to."""
     x = load_float(b, operand, inst.types[1])
-    return rounding.flush(b, x) if inst.has("ftz") and inst.types[1] is T.F32 else x
+    flushed = inst.has("ftz") and inst.types[1] is T.F32 and inst.types[0] not in (T.F16, T.F16X2)
+    return rounding.flush(b, x) if flushed else x
 
 
 # --- integers ----------------------------------------------------------------------------------------
 
 
-def _limits(type: ScalarType) -> tuple[int, int]:
-    if type.kind == "s":
-        return -(1 << (type.bits - 1)), (1 << (type.bits - 1)) - 1
-    return 0, (1 << type.bits) - 1
+def _limits(width: int, *, signed: bool) -> tuple[int, int]:
+    if signed:
+        return -(1 << (width - 1)), (1 << (width - 1)) - 1
+    return 0, (1 << width) - 1
 
 
 def _integer_to_integer(b: Builder, inst: Instruction, x: Value) -> Value:
     destination, source = inst.types[0], inst.types[1]
     signed = source.kind == "s"
     if inst.has("sat"):
-        low, high = _limits(destination)
-        source_low, source_high = _limits(source)
+        low, high = _limits(destination.bits, signed=destination.kind == "s")
+        source_low, source_high = _limits(source.bits, signed=signed)
         if low > source_low:
             x = b.intrinsic("smax", x, low)
         if high < source_high:
@@ -88,7 +122,7 @@ def _clamped_integer(b: Builder, integral: Value, type: ScalarType) -> Value:
     wide = b.convert_saturating(name, integral, element)
     if type.bits == width:
         return wide
-    low, high = _limits(type)
+    low, high = _limits(type.bits, signed=letter == "s")
     if letter == "s":
         wide = b.intrinsic("smin", b.intrinsic("smax", wide, low), high)
     else:
@@ -196,15 +230,37 @@ def _pack(b: Builder, inst: Instruction, operands: list[Value]) -> Value:
     return join_halves(b, halves[1], halves[0])
 
 
+def _pack_integers(b: Builder, inst: Instruction, operands: list[Value]) -> Value:
+    """``cvt.pack``: ``a`` above ``b``, both saturated, below the low bits of ``c`` (PTX ISA 9.7.9.22)."""
+    name = inst.slots.get("dtype", inst.types[0].spelling)  # u2 and s2 are no types elsewhere
+    width = int(name[1:])
+    low, high = _limits(width, signed=name[0] == "s")
+    pieces = []
+    for operand in operands[:2]:
+        clamped = b.intrinsic("smin", b.intrinsic("smax", as_bits(b, operand, 32), low), high)
+        pieces.append(b.and_(clamped, (1 << width) - 1))
+    packed = b.or_(b.shl(pieces[0], width), pieces[1])
+    if len(operands) > 2:
+        packed = b.or_(packed, b.shl(as_bits(b, operands[2], 32), 2 * width))
+    return packed
+
+
 def _to_tf32(b: Builder, inst: Instruction, x: Value) -> Value:
-    """10 mantissa bits; the 13 below are zero."""
-    x = _clamps(b, inst, T.TF32, x)
+    """10 mantissa bits; the 13 below are zero, in NaN too.
+
+    ``.rna`` is an integer sequence that keeps the payload, and whose ``.satfinite`` steps down from NaN as
+    from infinity; the other modes have one NaN.
+    """
+    operand, x = x, _clamps(b, inst, T.TF32, x)
     bits = rounding.bits_of(b, x)
     mode = inst.slots.get("rnd", "")
+    special = b.const("i32", 0x7FFFE000)
     if mode == "rna":
         bits = b.add(bits, 0x1000)
+        special = b.and_(rounding.bits_of(b, operand), 0xFFFFE000)
+        special = b.sub(special, 0x2000) if inst.has("satfinite") else special
     elif mode == "rn":
         bits = b.add(bits, b.add(b.and_(b.lshr(bits, 13), 1), 0xFFF))
     elif mode != "rz":
         raise unsupported(inst)
-    return b.select(b.fcmp("uno", x, x), 0x7FFFFFFF, b.and_(bits, 0xFFFFE000))
+    return b.select(nan.is_nan(b, operand), special, b.and_(bits, 0xFFFFE000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zluda.compiler.ir import Builder, Value
-from zluda.compiler.lower import rounding
+from zluda.compiler.lower import nan, rounding
 from zluda.compiler.lower.formats import by_elements, load_float, store_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
 from zluda.ptx.module import Instruction
@@ -58,13 +58,27 @@ def single(b: Builder, op: str, mode: str, xs: list[Value], *, ftz: bool) -> Val
 
 def _double(b: Builder, op: str, mode: str, xs: list[Value]) -> Value:
     if mode == "rm":
-        return b.fneg(_double(b, op, "rp", _negated(b, op, xs)))
+        return _negated_result(b, _double(b, op, "rp", _negated(b, op, xs)))
     nearest = _nearest(b, op, xs)
     if mode == "rn":
         return nearest
     one, minus_zero = b.const("double", 1.0), b.const("double", -0.0)
     x, y, z = {"add": (xs[0], one, xs[-1]), "mul": (xs[0], xs[1], minus_zero), "fma": tuple(xs)}[op]
     return rounding.directed_double(b, nearest, rounding.residual(b, x, y, z, nearest), mode, xs)
+
+
+def _negated_result(b: Builder, x: Value) -> Value:
+    """``-x``, but an invalid operation's NaN as it is."""
+    return b.select(nan.is_nan(b, x), x, b.fneg(x))
+
+
+# f64 operands by rising claim on a NaN result; in the modes made by negation the first has to be told too
+_NAN_ORDER = {"add": (0, 1), "mul": (0, 1), "fma": (0, 2, 1), "div": (1, 0)}
+
+
+def _with_nan(b: Builder, op: str, mode: str, operands: list[Value], result: Value) -> Value:
+    order = _NAN_ORDER[op] if mode == "rm" else _NAN_ORDER[op][1:]
+    return nan.propagate(b, result, [operands[i] for i in order])
 
 
 def _half(b: Builder, type: ScalarType, op: str, xs: list[Value], *, ftz: bool) -> Value:
@@ -129,8 +143,11 @@ def arithmetic(
                 inst.types[-1] if len(inst.types) > 1 and i != addend else type for i in range(len(values))
             ]
             xs = [load_float(b, v, t) for v, t in zip(values, sources, strict=True)]
-            xs = [b.fneg(x) if i == negate else x for i, x in enumerate(xs)]
-            return _arithmetic(b, inst, op, type, xs)
+            signed = [b.fneg(x) if i == negate else x for i, x in enumerate(xs)]
+            value = _arithmetic(b, inst, op, type, signed)
+            return (
+                _with_nan(b, op, inst.slots.get("rnd", "rn"), xs, value) if type is ScalarType.F64 else value
+            )
 
         return by_elements(b, inst.type, operands, compute)
 
@@ -144,8 +161,13 @@ lanewise("fma")(arithmetic("fma"))
 
 
 def _divide_double(b: Builder, mode: str, x: Value, y: Value) -> Value:
+    result = _quotient(b, mode, x, y)
+    return _with_nan(b, "div", mode, [x, y], result) if x.type == "double" else result
+
+
+def _quotient(b: Builder, mode: str, x: Value, y: Value) -> Value:
     if mode == "rm":
-        return b.fneg(_divide_double(b, "rp", b.fneg(x), y))
+        return _negated_result(b, _quotient(b, "rp", b.fneg(x), y))
     nearest = b.fdiv(x, y)
     if mode == "rn":
         return nearest
@@ -217,7 +239,8 @@ def _signed(
         x = load_float(b, values[0], type)
         if inst.has("ftz"):
             x = rounding.flush(b, x) if type is ScalarType.F32 else _flush_half(b, x)
-        return store_float(b, operation(x), type)
+        value = operation(x)
+        return nan.keep_sign(b, x, value) if type is ScalarType.F64 else store_float(b, value, type)
 
     return by_elements(b, inst.type, operands, compute)
 
@@ -254,7 +277,11 @@ def minmax_float(name: str) -> Callable[[Builder, Instruction, list[Value]], Res
             if inst.has("ftz"):
                 flush = rounding.flush if type is ScalarType.F32 else _flush_half
                 xs = [flush(b, x) for x in xs]
-            return store_float(b, _pick(b, intrinsic, xs, xorsign=inst.has("xorsign")), type)
+            best = _pick(b, intrinsic, xs, xorsign=inst.has("xorsign"))
+            if type is ScalarType.F64:
+                both = b.and_(nan.is_nan(b, xs[0]), nan.is_nan(b, xs[1]))
+                return b.select(both, nan.quieted(b, xs[1]), best)
+            return store_float(b, best, type)
 
         return by_elements(b, inst.type, operands, compute)
 

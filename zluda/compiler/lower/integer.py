@@ -39,14 +39,18 @@ def add_integer(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
 
 
 def sub_integer(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
-    """``sub``, ``sub.sat``, ``sub.cc`` (whose ``CC.CF`` is the borrow); packed 16-bit forms."""
+    """``sub``, ``sub.sat``, ``sub.cc``; packed 16-bit forms.
+
+    PTX calls the flag a borrow (9.7.2.3), but what the machine keeps, and a following ``addc`` or ``madc``
+    sees, is the carry of ``a + ~b + 1``: set where there is no borrow.
+    """
     if inst.type in PACKED:
         return by_halves(b, operands, b.sub)
     x, y = typed_sources(b, inst, operands[:2])
     if inst.has("sat"):
         return b.intrinsic("ssub.sat", x, y)
     difference = b.sub(x, y)
-    return (difference, b.icmp("ult", x, y)) if inst.has("cc") else difference
+    return (difference, b.icmp("uge", x, y)) if inst.has("cc") else difference
 
 
 def _add_with_carry(b: Builder, x: Value, y: Value, carry: Value) -> tuple[Value, Value]:
@@ -68,12 +72,9 @@ def addc(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
 
 @lanewise("subc")
 def subc(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
-    """PTX ISA 9.7.2.4: ``d = a - (b + CC.CF)``, the flag being a borrow."""
+    """PTX ISA 9.7.2.4: ``a + ~b + CC.CF``, see :func:`sub_integer`."""
     x, y = typed_sources(b, inst, operands[:2])
-    partial = b.sub(x, y)
-    borrow = b.zext(operands[-1], x.type)
-    total = b.sub(partial, borrow)
-    return _with_flag(inst, total, b.or_(b.icmp("ult", x, y), b.icmp("ult", partial, borrow)))
+    return _with_flag(inst, *_add_with_carry(b, x, b.not_(y), operands[-1]))
 
 
 # --- products ----------------------------------------------------------------------------------------

@@ -193,8 +193,12 @@ def _field_mask(b: Builder, length: Value, element: str) -> Value:
 
 
 def _byte(b: Builder, value: Value, element: str) -> Value:
-    """The low byte, which is all that ``bfe`` and ``bfi`` read of position and length."""
-    return b.resize(b.and_(as_bits(b, value, 32), 0xFF), element)
+    """The low byte, which is all that 32-bit ``bfe`` and ``bfi`` read of position and length.
+
+    The 64-bit forms are code sequences that read the whole word, whatever PTX ISA 9.7.1.20 says.
+    """
+    word = as_bits(b, value, 32)
+    return b.resize(b.and_(word, 0xFF) if element == "i32" else word, element)
 
 
 def _right_shift(b: Builder, x: Value, amount: Value) -> Value:
