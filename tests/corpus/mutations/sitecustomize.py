@@ -31,7 +31,7 @@ class _Patcher(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            mutate(module)
+            mutate()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -40,4 +40,5 @@ class _Patcher(MetaPathFinder):
 if name := os.environ.get("ZLUDA_MUTATION"):
     from mutations import MUTATIONS
 
-    sys.meta_path.insert(0, _Patcher(*MUTATIONS[name]))
+    # by then every lowering is registered
+    sys.meta_path.insert(0, _Patcher("zluda.device.cpu", MUTATIONS[name]))

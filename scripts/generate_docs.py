@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Write ``docs/supported-ptx.md`` and ``docs/supported-calls.md`` from the tables that the code itself uses.
+
+    scripts/generate_docs.py [--check]
+
+``--check`` writes nothing and fails when a page is not what would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "conformance"))
+
+import judge  # noqa: E402
+from isa_forms import all_forms  # noqa: E402
+
+from zluda.compiler.lower import LANEWISE  # noqa: E402
+from zluda.compiler.lower.table import LOWERINGS  # noqa: E402
+from zluda.ptx.instructions import opcode_names  # noqa: E402
+
+GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
+
+
+def ptx_page() -> str:
+    """Every opcode of the instruction table: does the CPU device run it, how many forms are checked."""
+    forms = all_forms()
+    checked = collections.Counter(opcode for form in forms for opcode in opcodes_of(form.name))
+    known = judge.excused("cpu", forms)
+    lines = ["# Supported PTX", "", GENERATED]
+    lines += [
+        "Every instruction of the PTX ISA that zluda parses. *Runs* says that the CPU device has a lowering;",
+        "a form of it that has none is refused by name (`unsupported`). *Checked* counts the forms whose results",
+        "are held, bit for bit, against an H200 ([conformance](conformance.md)).",
+        "",
+        "| instruction | runs | checked |",
+        "|---|---|---|",
+    ]
+    for opcode in sorted(opcode_names()):
+        runs = "yes" if opcode in LANEWISE or opcode in LOWERINGS else ""
+        lines.append(f"| `{opcode}` | {runs} | {checked[opcode] or ''} |")
+    if known:
+        lines += ["", "Forms that are checked and known not to hold:", ""]
+        by_reason = collections.Counter((entry.outcome, entry.reason) for entry in known.values())
+        lines += [f"- {count} forms: {outcome}: {reason}" for (outcome, reason), count in by_reason.items()]
+    return "\n".join(lines) + "\n"
+
+
+def opcodes_of(name: str) -> set[str]:
+    """The opcodes that a form is named for: ``add.cc + addc u32`` checks two."""
+    return {part.split()[0].split(".")[0] for part in name.split(" + ")}
+
+
+def calls_page() -> str:
+    """Driver entries by what a replay does with them."""
+    functions = json.loads((ROOT / "zluda" / "driver" / "driver_api.json").read_text())["functions"]
+    bases: dict[str, dict[str, object]] = {}
+    for entry in functions.values():
+        bases.setdefault(entry["base"], entry)
+    replayed = sorted(base for base, entry in bases.items() if entry["replay"])
+    queries = sorted(
+        base for base, entry in bases.items() if not entry["replay"] and entry["effect"] == "query"
+    )
+    hints = sorted(base for base, entry in bases.items() if not entry["replay"] and entry["effect"] == "hint")
+    gaps = sorted(
+        base for base, entry in bases.items() if not entry["replay"] and entry["effect"] == "effect"
+    )
+    sections = {
+        "Recorded and replayed": replayed,
+        "Recorded; a query, which a replay has no need of": queries,
+        "Recorded; a hint, without effect on results": hints,
+        "Recorded and counted as a gap: it has an effect that is not replayed yet": gaps,
+    }
+    lines = ["# Supported driver calls", "", GENERATED]
+    lines += [
+        f"{len(functions)} entries of the CUDA driver API ({len(bases)} without `_v2`, `_ptsz`, `_ptds` forms)",
+        "are hooked and recorded with their decoded arguments. The runtime API stands on these.",
+        "",
+    ]
+    for title, names in sections.items():
+        lines += [f"## {title} ({len(names)})", "", ", ".join(f"`{name}`" for name in names), ""]
+    return "\n".join(lines)
+
+
+PAGES = {"supported-ptx.md": ptx_page, "supported-calls.md": calls_page}
+
+
+def main() -> int:
+    """Command line; 1 when ``--check`` finds an old page."""
+    parser = argparse.ArgumentParser(description="Write the tables of what is supported.")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    old = []
+    for name, make in PAGES.items():
+        path, text = ROOT / "docs" / name, make()
+        if options.check:
+            old += [name] if not path.exists() or path.read_text() != text else []
+        else:
+            path.write_text(text)
+    if old:
+        print(f"not up to date: {', '.join(old)}; run make docs")
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The faults: each replaces one entry of the lowering tables once they are filled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+Mutation = Callable[[], None]
+
+
+def _replaced(instruction: Any, **slots: str) -> Any:
+    return dataclasses.replace(instruction, slots={**instruction.slots, **slots})
+
+
+def _lanewise(opcode: str, broken: Callable[..., Any]) -> Mutation:
+    """``broken(lower, b, instruction, operands)`` in place of the opcode's lane-wise lowering ``lower``."""
+
+    def mutate() -> None:
+        from zluda.compiler.lower.lanewise import LANEWISE
+
+        lower = LANEWISE[opcode]
+        LANEWISE[opcode] = lambda b, instruction, operands: broken(lower, b, instruction, operands)
+
+    return mutate
+
+
+def _warp(opcode: str, broken: Callable[..., Any]) -> Mutation:
+    """``broken(lower, f, instruction)`` in place of the lowering over ``TargetOps``."""
+
+    def mutate() -> None:
+        from zluda.compiler.lower.table import LOWERINGS
+
+        lower = LOWERINGS[opcode]
+        LOWERINGS[opcode] = lambda f, instruction: broken(lower, f, instruction)
+
+    return mutate
+
+
+def _add_is_sub(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
+    if instruction.type.kind == "f":
+        instruction = dataclasses.replace(instruction, opcode="sub")
+    return lower(b, instruction, operands)
+
+
+def _fma_rounds_twice(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
+    from zluda.compiler.lower.lanewise import LANEWISE
+
+    product = LANEWISE["mul"](b, dataclasses.replace(instruction, opcode="mul"), operands[:2])
+    return LANEWISE["add"](b, dataclasses.replace(instruction, opcode="add"), [product, operands[2]])
+
+
+def _one_ulp_more(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
+    from zluda.compiler.lower.lanewise import as_bits, as_float
+
+    result = lower(b, instruction, operands)
+    return as_float(b, b.add(as_bits(b, result, result.width), 1), instruction.type)
+
+
+def _lane_zero(lower: Any, f: Any, instruction: Any) -> None:
+    from zluda.ptx import Immediate
+
+    operands = list(instruction.operands)
+    operands[2] = Immediate(0)
+    lower(f, dataclasses.replace(instruction, operands=tuple(operands)))
+
+
+def _negated_vote(lower: Any, f: Any, instruction: Any) -> None:
+    from zluda.ptx import Negated
+
+    operands = list(instruction.operands)
+    operands[1] = Negated(operands[1])
+    lower(f, dataclasses.replace(instruction, operands=tuple(operands)))
+
+
+def _operation(was: str, becomes: str) -> Callable[..., None]:
+    def broken(lower: Any, f: Any, instruction: Any) -> None:
+        changed = instruction.slots["op"] == was
+        lower(f, _replaced(instruction, op=becomes) if changed else instruction)
+
+    return broken
+
+
+def _rounds_down(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
+    return lower(b, _replaced(instruction, rnd="rm"), operands)
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "nothing": lambda: None,
+    "add_is_sub": _lanewise("add", _add_is_sub),
+    "fma_rounds_twice": _lanewise("fma", _fma_rounds_twice),
+    "fma_rounds_down": _lanewise("fma", _rounds_down),
+    "square_root_is_off_by_one": _lanewise("sqrt", _one_ulp_more),
+    "reciprocal_square_root_is_off_by_one": _lanewise("rsqrt", _one_ulp_more),
+    "shuffle_ignores_the_lane": _warp("shfl", _lane_zero),
+    "ballot_is_inverted": _warp("vote", _negated_vote),
+    "atomic_add_is_or": _warp("atom", _operation("add", "or")),
+    "atomic_maximum_is_minimum": _warp("atom", _operation("max", "min")),
+    "barrier_does_nothing": _warp("bar", lambda lower, f, instruction: None),
+}
