@@ -35,7 +35,7 @@ def ptx_page() -> str:
     lines = ["# Supported PTX", "", GENERATED]
     lines += [
         "Every instruction of the PTX ISA that zluda parses. *Runs* says that the CPU device has a lowering;",
-        "a form of it that has none is refused by name (`unsupported`). *Checked* counts the forms whose results",
+        "a form of it that has none is refused by name (`unsupported`). *Checked* counts forms whose results",
         "are held, bit for bit, against an H200 ([conformance](conformance.md)).",
         "",
         "| instruction | runs | checked |",
@@ -78,7 +78,7 @@ def calls_page() -> str:
     }
     lines = ["# Supported driver calls", "", GENERATED]
     lines += [
-        f"{len(functions)} entries of the CUDA driver API ({len(bases)} without `_v2`, `_ptsz`, `_ptds` forms)",
+        f"{len(functions)} entries of the CUDA driver API ({len(bases)} without `_v2`, `_ptsz`, `_ptds`)",
         "are hooked and recorded with their decoded arguments. The runtime API stands on these.",
         "",
     ]
