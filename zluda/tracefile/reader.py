@@ -82,6 +82,10 @@ class Trace:
             raise TraceError("no such call", file=str(self.path), call=sequence)
         return found
 
+    def open_calls(self) -> dict[int, bytes]:
+        """The raw arguments of calls that never returned, by number."""
+        return dict(self._read(rows.open_call, "SELECT sequence, arguments FROM call WHERE end_ns IS NULL"))
+
     def payloads(self, call: int) -> list[Payload]:
         """Variable-size data of a call by parameter and direction, adjoining pieces joined."""
         found: list[Payload] = []

@@ -24,7 +24,7 @@ META_KEYS = {
     "command": "the recorded program and its arguments, a list of text",
     "capture": "calls or outputs",
     "gpu": "the GPU's name",
-    "compute_capability": "of that GPU, as text: 9.0",
+    "compute_capability": "of that GPU: [major, minor]",
     "driver_version": "the NVIDIA driver's version, as text",
     "cuda_version": "the newest CUDA that the driver supports, as text: 13.0",
     "host": "the recording machine's name",

@@ -53,6 +53,11 @@ def meta(row: Sequence[Any]) -> tuple[str, Any]:
     return _text(row[0]), json.loads(row[1])
 
 
+def open_call(row: Sequence[Any]) -> tuple[int, bytes]:
+    sequence, arguments = row
+    return _integer(sequence), _bytes(arguments)
+
+
 def signature(row: Sequence[Any]) -> Signature:
     parameters = tuple(
         Parameter(_text(name), _text(type_name), Direction(direction), _count(size))

@@ -1,0 +1,213 @@
+"""Results as one HTML page that needs nothing else: styles inline, no scripts, opens from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
+from zluda.diff.values import CLASSES
+from zluda.errors import Error
+from zluda.report import words
+from zluda.report.summary import failures, shown_launches
+from zluda.report.terminal import MARKS
+
+_SHOWN_ROWS = 2000
+_SHOWN_DIFFERENCES = 20
+_OPEN_ROWS = 40  # longer lists start folded
+
+_TONES = {
+    CountsAs.HOLDS: "holds",
+    CountsAs.FAILS: "fails",
+    CountsAs.CANNOT_TELL: "unclear",
+    CountsAs.NEUTRAL: "neutral",
+}
+
+# What a reader wants to know of the recording, in order: (key of meta, its name on the page).
+_RECORDED = (
+    ("command", "Program"),
+    ("gpu", "Recorded on"),
+    ("driver_version", "NVIDIA driver"),
+    ("cuda_version", "CUDA"),
+    ("started", "Recorded at"),
+    ("capture", "Captured"),
+)
+
+
+def write_page(results: Sequence[ReplayResult], path: str | Path) -> None:
+    """Write ``results`` to one page at ``path``; missing directories are made.
+
+    Raises :class:`Error` naming the file where it cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(results), "utf-8")
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from error
+
+
+def render(results: Sequence[ReplayResult]) -> str:
+    """The page as text. Every value is escaped: names in a trace are anybody's."""
+    import jinja2
+    from markupsafe import Markup
+
+    files = resources.files("zluda.report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
+    chip = environment.from_string('<span class="chip {{ tone }}">{{ mark }} {{ name }}</span>')
+
+    def make_chip(verdict: Verdict) -> Markup:
+        tone, mark = _TONES[verdict.counts_as], MARKS[verdict.counts_as]
+        return Markup(chip.render(tone=tone, mark=mark, name=verdict.value))
+
+    return template.render(
+        page=_page(results), style=Markup(files.joinpath("page.css").read_text("utf-8")), chip=make_chip
+    )
+
+
+def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
+    import zluda
+
+    verdict = worst(result.verdict for result in results)
+    single = words.headline(results[0]) if len(results) == 1 else None
+    headline = single or _headline_of_all(results)
+    return {
+        "title": f"zluda: {headline}",
+        "headline": _capital(headline),
+        "lead": _lead(results),
+        "tone": _TONES[verdict.counts_as],
+        "mark": MARKS[verdict.counts_as],
+        "results": [_result(result, number) for number, result in enumerate(results)],
+        "verdicts": list(Verdict),
+        "version": zluda.__version__,
+    }
+
+
+def _headline_of_all(results: Sequence[ReplayResult]) -> str:
+    if not results:
+        return "nothing was replayed"
+    holding = [result for result in results if result.verdict.counts_as is CountsAs.HOLDS]
+    if len(holding) == len(results):
+        name = worst(result.verdict for result in results)
+        return f"all {len(results)} traces {name.value if name is Verdict.IDENTICAL else 'hold'}"
+    bad = next(result for result in results if result not in holding)
+    return f"{len(holding)} of {len(results)} traces hold; {_names(results)[results.index(bad)]}: {bad.verdict.value}"
+
+
+def _lead(results: Sequence[ReplayResult]) -> str:
+    everything = words.things(found for result in results for found in result.results)
+    compared = sum(
+        buffer.bytes_compared for result in results for r in result.results for buffer in r.buffers
+    )
+    return f"{_capital(everything)}, {words.size(compared)} compared with what the GPU computed."
+
+
+def _result(result: ReplayResult, number: int) -> dict[str, Any]:
+    failing = failures(result, _SHOWN_DIFFERENCES)
+    rows = shown_launches(result, _SHOWN_ROWS)
+    counts = result.counts
+    total_failing = sum(count for verdict, count in counts.items() if verdict.counts_as is CountsAs.FAILS)
+    kinds = [found.kind for found in result.results]
+    return {
+        "anchor": f"trace-{number}",
+        "name": _name(result),
+        "device": words.where(result),
+        "emulated": result.emulated,
+        "verdict": result.verdict,
+        "tone": _TONES[result.verdict.counts_as],
+        "mark": MARKS[result.verdict.counts_as],
+        "headline": _capital(words.headline(result)),
+        "facts": _facts(result),
+        "launches": f"{kinds.count('launch'):,}",
+        "copies": f"{kinds.count('copy'):,}",
+        "compared": _compared(result.results),
+        "seconds": words.seconds(result.seconds),
+        "share": [(_TONES[verdict.counts_as], counts[verdict]) for verdict in Verdict if counts[verdict]],
+        "share_text": ", ".join(f"{counts[v]:,} {v.value}" for v in Verdict if counts[v]),
+        "differences": [_difference(found) for found in failing],
+        "differences_left_out": total_failing - len(failing),
+        "reasons": list(result.reasons.items()),
+        "rows": [_row(found) for found in rows],
+        "rows_title": _capital(words.things(result.results)),
+        "rows_left_out": len(result.results) - len(rows),
+        "open": len(rows) <= _OPEN_ROWS,
+    }
+
+
+def _name(result: ReplayResult) -> str:
+    """Short and telling: ``corpus/saxpy/trace.bin`` is ``saxpy``, any other file its own name."""
+    path = Path(result.trace)
+    return path.parent.name if path.name == "trace.bin" and path.parent.name else path.name
+
+
+def _names(results: Sequence[ReplayResult]) -> list[str]:
+    return [_name(result) for result in results]
+
+
+def _facts(result: ReplayResult) -> list[tuple[str, str]]:
+    facts = [("Trace", result.trace), ("Replayed on", words.where(result)), ("Numerics", result.numerics)]
+    for key, name in _RECORDED:
+        value = result.meta.get(key)
+        if value:
+            facts.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
+    return [*facts, ("Replay took", words.seconds(result.seconds))]
+
+
+def _row(result: LaunchResult) -> dict[str, Any]:
+    return {
+        "call": result.call,
+        "kernel": result.kernel,
+        "grid": words.dimensions(result.grid),
+        "block": words.dimensions(result.block),
+        "verdict": result.verdict,
+        "compared": _compared([result]),
+        "recorded": words.seconds(result.recorded_seconds),
+        "replayed": words.seconds(result.seconds),
+    }
+
+
+def _difference(result: LaunchResult) -> dict[str, Any]:
+    return {
+        "call": result.call,
+        "kernel": result.kernel,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "buffers": [_buffer(buffer) for buffer in result.buffers if not buffer.identical],
+    }
+
+
+def _buffer(buffer: BufferComparison) -> dict[str, Any]:
+    summary = (
+        f"{buffer.differing:,} of {words.plural(buffer.elements, 'element')} ({buffer.element_type}) differ"
+    )
+    kinds = [f"{count:,} {CLASSES[name]}" for name, count in buffer.classes.items() if name != "value"]
+    if buffer.max_ulp is not None:
+        kinds.append(f"by up to {words.number(buffer.max_ulp, 4)} ULP")
+    if buffer.max_absolute is not None:
+        kinds.append(f"at most {words.number(buffer.max_absolute, 4)} apart")
+    pairs = [(element, words.Pair.of(buffer, element)) for element in buffer.first]
+    return {
+        "label": buffer.label,
+        "summary": "; ".join([summary, *kinds]),
+        "elements": [
+            {
+                "index": f"{element.index:,}",
+                "address": f"{element.address:#x}",
+                "recorded": pair.recorded,
+                "replayed": pair.replayed,
+                "ulp": pair.ulp,
+            }
+            for element, pair in pairs
+        ],
+    }
+
+
+def _compared(results: Sequence[LaunchResult]) -> str:
+    return words.size(sum(buffer.bytes_compared for result in results for buffer in result.buffers))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

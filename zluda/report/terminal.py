@@ -1,0 +1,132 @@
+"""A replay's result on a terminal, or as plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
+from zluda.report import words
+from zluda.report.summary import KernelSummary, by_kernel, failures
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SHOWN_FAILURES = 10
+_SHOWN_KERNELS = 40
+_SHOWN_REASONS = 10
+
+MARKS = {CountsAs.HOLDS: "✓", CountsAs.FAILS: "✗", CountsAs.CANNOT_TELL: "?", CountsAs.NEUTRAL: "–"}
+_COLOURS = {
+    CountsAs.HOLDS: "green",
+    CountsAs.FAILS: "bold red",
+    CountsAs.CANNOT_TELL: "yellow",
+    CountsAs.NEUTRAL: "dim",
+}
+
+
+def print_result(result: ReplayResult, stream: TextIO | None = None) -> None:
+    """Print the verdict in words, then kernels, failures and reasons; as tables where ``stream`` is a
+    terminal.
+    """
+    stream = stream or sys.stdout
+    if stream.isatty():
+        _print_tables(result, stream)
+    else:
+        stream.writelines(f"{line}\n" for line in plain_lines(result))
+
+
+def title(result: ReplayResult) -> str:
+    """The verdict's mark, the trace and the verdict in words."""
+    return f"{MARKS[result.verdict.counts_as]} {result.trace}: {words.headline(result)}"
+
+
+def plain_lines(result: ReplayResult) -> Iterator[str]:
+    """The summary without colours or frames: the verdict, then a line for each thing that does not hold."""
+    yield title(result)
+    for failure in failures(result, _SHOWN_FAILURES):
+        yield f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}"
+    for reason, count in list(result.reasons.items())[:_SHOWN_REASONS]:
+        yield f"  {words.plural(count, 'time')}: {reason}"
+
+
+def _because(failure: LaunchResult) -> str:
+    found = failure.first_difference
+    detail = words.difference(*found) if found else ""
+    return "".join(f", {part}" for part in (failure.reason, detail) if part)
+
+
+def _print_tables(result: ReplayResult, stream: TextIO) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream)
+    console.print(Text(title(result), style=_COLOURS[result.verdict.counts_as]))
+    console.print(_kernel_table(result))
+    failing = failures(result, _SHOWN_FAILURES)
+    if failing:
+        console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
+    for reason, count in list(result.reasons.items())[:_SHOWN_REASONS]:
+        console.print(Text(f"  {words.plural(count, 'time')}: {reason}", style="yellow"))
+
+
+def _fails(verdict: Verdict) -> bool:
+    return verdict.counts_as is CountsAs.FAILS
+
+
+def _kernel_table(result: ReplayResult) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    kernels = by_kernel(result)
+    left_out = len(kernels) - _SHOWN_KERNELS
+    table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {left_out} more" if left_out > 0 else None)
+    table.add_column("kernel", overflow="fold")
+    table.add_column("calls", justify="right")
+    table.add_column("verdict")
+    table.add_column("compared", justify="right")
+    table.add_column("recorded GPU time", justify="right")
+    if not result.emulated:  # an emulator's time is nobody's GPU time
+        table.add_column("replay time", justify="right")
+    for kernel in kernels[:_SHOWN_KERNELS]:
+        style = _COLOURS[kernel.verdict.counts_as]
+        cells: list[str | Text] = [
+            kernel.kernel,
+            f"{kernel.total:,}",
+            Text(_verdicts(kernel), style=style),
+            words.size(kernel.bytes_compared),
+            words.seconds(kernel.recorded_seconds),
+        ]
+        table.add_row(*cells, *([] if result.emulated else [words.seconds(kernel.seconds)]))
+    return table
+
+
+def _verdicts(kernel: KernelSummary) -> str:
+    """``identical``, or ``2 differs, 5 identical`` where they are not all the same; the worst first."""
+    ordered = sorted(kernel.counts.items(), key=lambda item: -item[0].severity)
+    if len(ordered) == 1:
+        return str(ordered[0][0].value)
+    return ", ".join(f"{count:,} {verdict.value}" for verdict, count in ordered)
+
+
+def _failure_table(failing: list[LaunchResult], total: int) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    more = total - len(failing)
+    table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {more:,} more" if more > 0 else None)
+    for name in ("call", "kernel", "verdict", "first difference", "recorded", "replayed", "ULP"):
+        table.add_column(name, justify="right" if name in ("call", "ULP") else "left", overflow="fold")
+    for failure in failing:
+        head = (f"#{failure.call}", failure.kernel, str(failure.verdict.value))
+        found = failure.first_difference
+        if found is None:
+            table.add_row(*head, failure.reason)
+            continue
+        buffer, element = found
+        pair = words.Pair.of(buffer, element)
+        place = f"element {element.index} of {buffer.label} ({buffer.element_type})"
+        table.add_row(*head, place, pair.recorded, pair.replayed, pair.ulp)
+    return table

@@ -1,0 +1,166 @@
+"""Results in words: the verdict as a sentence, numbers as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zluda.diff.results import (
+    BufferComparison,
+    CountsAs,
+    Element,
+    FirstDivergence,
+    LaunchResult,
+    ReplayResult,
+    Verdict,
+)
+
+# How many digits tell two numbers of a type apart.
+_DIGITS = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
+
+# What fails, as verbs: (verdicts, one does, several do).
+_FAILURES = (
+    ((Verdict.DIFFERS, Verdict.INHERITED), "differs", "differ"),
+    ((Verdict.CRASH,), "crashes", "crash"),
+    ((Verdict.HANG,), "hangs", "hang"),
+)
+
+
+def headline(result: ReplayResult) -> str:
+    """The verdict of a whole replay as one sentence without a full stop."""
+    if _failing(result):
+        return _fails(result)
+    told = [found for found in result.results if found.verdict.counts_as is CountsAs.HOLDS]
+    unclear = [found for found in result.results if found.verdict.counts_as is CountsAs.CANNOT_TELL]
+    if not told and not unclear:
+        return f"nothing was compared on {where(result)}" + _neutral(result)
+    if not told:
+        return f"none of {things(result.results)} could be judged on {where(result)}: {_by_verdict(unclear)}"
+    sentence = f"{_holds(told, all_of=not unclear)} on {where(result)}"
+    if unclear:
+        sentence += f"; {things(unclear)} could not be judged: {_by_verdict(unclear)}"
+    return sentence + _neutral(result)
+
+
+def _failing(result: ReplayResult) -> list[LaunchResult]:
+    return [found for found in result.results if found.verdict.counts_as is CountsAs.FAILS]
+
+
+def _fails(result: ReplayResult) -> str:
+    counts = result.counts
+    verbs = []
+    for verdicts, one, several in _FAILURES:
+        count = sum(counts[verdict] for verdict in verdicts)
+        if count:
+            verbs.append(f"{count} {one if count == 1 else several}")
+    divergence = result.first_divergence
+    assert divergence is not None
+    return f"{' and '.join(verbs)} of {things(result.results)} on {where(result)}; {first(divergence)}"
+
+
+def _holds(told: list[LaunchResult], *, all_of: bool) -> str:
+    names = {found.verdict for found in told}
+    everything = f"all {things(told)}" if all_of and len(told) > 1 else things(told)
+    if len(names) == 1:
+        return f"{everything} {names.pop().value}"
+    return f"{everything} hold ({_by_verdict(told)})"
+
+
+def _neutral(result: ReplayResult) -> str:
+    rest = [found for found in result.results if found.verdict.counts_as is CountsAs.NEUTRAL]
+    return f"; {_by_verdict(rest)}" if rest else ""
+
+
+def _by_verdict(results: Iterable[LaunchResult]) -> str:
+    """``3 unsupported, 1 no-ptx``"""
+    seen = [found.verdict for found in results]
+    return ", ".join(f"{seen.count(verdict)} {verdict.value}" for verdict in Verdict if verdict in seen)
+
+
+def first(divergence: FirstDivergence) -> str:
+    """Where record and replay first part."""
+    result = divergence.result
+    text = f"the first is #{result.call} {result.kernel}"
+    if divergence.buffer is not None and divergence.element is not None:
+        return f"{text}, {difference(divergence.buffer, divergence.element)}"
+    return text + (f": {result.reason}" if result.reason else "")
+
+
+def difference(buffer: BufferComparison, element: Element) -> str:
+    """``element 17 of out: recorded 1.5, replayed 1.25 (4 ULP)``"""
+    pair = Pair.of(buffer, element)
+    text = f"element {element.index} of {buffer.label}: recorded {pair.recorded}, replayed {pair.replayed}"
+    return text + (f" ({pair.ulp} ULP)" if pair.ulp else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One differing element as text: both values in as many digits as tell them apart, bits where those do
+    not.
+    """
+
+    recorded: str
+    replayed: str
+    ulp: str
+
+    @classmethod
+    def of(cls, buffer: BufferComparison, element: Element) -> Pair:
+        digits = _DIGITS.get(buffer.element_type)
+        recorded, replayed = number(element.recorded, digits), number(element.replayed, digits)
+        if recorded == replayed or "nan" in (recorded, replayed):
+            recorded += f" ({element.recorded_bits:#x})"
+            replayed += f" ({element.replayed_bits:#x})"
+        return cls(recorded, replayed, "" if element.ulp is None else number(element.ulp, 4))
+
+
+def number(value: int | float, digits: int | None = None) -> str:
+    """A number in at most ``digits`` significant digits (floats; integers are given whole)."""
+    if isinstance(value, int) or digits is None:
+        return str(value)
+    return f"{value:.{digits}g}"
+
+
+def things(results: Iterable[LaunchResult]) -> str:
+    """``24 launches and 3 copies``"""
+    kinds = [found.kind for found in results]
+    parts = [(kinds.count("launch"), "launch", "launches"), (kinds.count("copy"), "copy", "copies")]
+    named = [plural(count, one, several) for count, one, several in parts if count]
+    return " and ".join(named) or "0 launches"
+
+
+def plural(count: int, one: str, several: str = "") -> str:
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def where(result: ReplayResult) -> str:
+    return result.device + (" (emulated)" if result.emulated else "")
+
+
+def seconds(value: float | None) -> str:
+    """A duration with three significant digits, empty where it is not known."""
+    if value is None:
+        return ""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def size(count: int) -> str:
+    """Bytes, in the largest binary unit that leaves a number of at least 1."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{count} {unit}" if unit == "bytes" else f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:.3g} TiB"
+
+
+def dimensions(value: tuple[int, int, int] | None) -> str:
+    """``64×2`` of (64, 2, 1); empty where it is not known."""
+    if value is None:
+        return ""
+    kept = list(value)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return "×".join(str(part) for part in kept)
