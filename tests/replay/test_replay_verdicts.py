@@ -270,6 +270,7 @@ def test_a_launch_that_failed_on_nvidia_is_not_issued(case: Case) -> None:
 def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> None:
     program = Recorded(case)
     z = case.record.allocate(SIZE)
+    case.record.copy_in(z, ramp(COUNT))
     case.record.call("cuMemcpy2D_v2", pointees={"pCopy": bytes(88) + z.to_bytes(8, "little") + bytes(32)})
     case.record.launch(program.add, parameters(z, program.y, COUNT), {z: ramp(COUNT)})
     case.record.launch(

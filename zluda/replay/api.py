@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from zluda.errors import DeviceError, UnsupportedError
+from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from zluda.diff.results import ReplayResult
@@ -43,14 +42,17 @@ def replay(
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
+    from zluda.device import names
     from zluda.tracefile import Selection, open_trace
 
     started = time.perf_counter()
+    full = names.resolve(device)
+    names.check_options(full, numerics=numerics, check="none", contract="auto")
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
         return _replay(
             trace,
-            resolve_device(device),
+            full,
             numerics=numerics,
             output=output,
             selection=selection,
@@ -58,14 +60,6 @@ def replay(
             progress=progress,
             started=started,
         )
-
-
-def resolve_device(name: str) -> str:
-    """The device that a name stands for; raises DeviceError for one that this version does not have."""
-    full = {"auto": "cpu", "cuda": "cuda:0"}.get(name, name)
-    if full != "cpu" and not re.fullmatch(r"cuda:\d+", full):
-        raise DeviceError(name, "not a device of this version", remedy="use cpu or cuda:N")
-    return full
 
 
 def _replay(
@@ -100,6 +94,8 @@ def _replay(
             results += player.play(call, launch)
             if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):
                 progress(call.sequence + 1, total)
+        if progress is not None:
+            progress(total, total)
         return ReplayResult(
             trace=str(trace.path),
             device=driver.name,

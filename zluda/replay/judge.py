@@ -59,7 +59,7 @@ def judge_launch(
     if compared.changed:
         return Verdict.NOT_COMPARED, "the record does not know what it wrote"
     if any(one.known for one in reach):
-        return Verdict.IDENTICAL, "it changes no memory"
+        return Verdict.IDENTICAL, ""  # neither side changed any memory
     return Verdict.NOT_COMPARED, "it reaches no memory that the record knows"
 
 

@@ -1,0 +1,131 @@
+"""`zluda replay` as a user meets it: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Case
+from kernels import LAYOUT, MODULE, add, added, parameters, ramp
+
+import zluda.cli.main
+
+COUNT = 64
+SIZE = 4 * COUNT
+NOTHING = {"add": lambda *_: None}
+
+
+@pytest.fixture
+def run(case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs ``zluda replay …``; gives (status, output, errors)."""
+
+    def run(*arguments: object, kernels: object = None) -> tuple[int, str, str]:
+        case._use(kernels or {"add": add})  # type: ignore[arg-type]
+        monkeypatch.setattr(sys, "argv", ["zluda", "replay", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit:
+            zluda.cli.main.main()
+        captured = capsys.readouterr()
+        return int(exit.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def trace(case: Case) -> Path:
+    record = case.record
+    record.start()
+    kernel = record.function(record.module(MODULE), "add", LAYOUT)
+    other = record.function(next(iter(record._modules)), "other", LAYOUT)
+    x, y = record.allocate(SIZE), record.allocate(SIZE)
+    record.copy_in(x, ramp(COUNT))
+    record.copy_in(y, ramp(COUNT, 0.5))
+    for function in (kernel, other):
+        record.launch(
+            function, parameters(x, y, COUNT), {x: added(record.read(x, SIZE), record.read(y, SIZE))}
+        )
+    record.copy_out(x, SIZE)
+    record.__exit__()
+    return case.path
+
+
+BOTH = {"add": add, "other": add}
+
+
+def test_success_says_so_and_exits_0(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = run(trace, "--device", "cpu", kernels=BOTH)
+    assert status == 0
+    assert "identical" in out and "cpu" in out
+    assert err == ""
+
+
+def test_a_difference_names_the_launch_and_exits_1(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = run(trace, "--device", "cpu", kernels={"add": NOTHING["add"], "other": add})
+    assert status == 1
+    assert "#9" in out or "add" in out
+    assert "element 0" in out or "recorded" in out
+
+
+def test_what_cannot_be_told_exits_2_unless_allowed(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    assert run(trace, "--device", "cpu")[0] == 2
+    assert run(trace, "--device", "cpu", "--allow", "unsupported")[0] == 0
+    assert run(trace, "--device", "cpu", "--allow", "no-ptx,gap")[0] == 2
+
+
+def test_auto_says_which_device_it_is(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, _, err = run(trace, kernels=BOTH)
+    assert status == 0
+    assert err == "device auto is cpu\n"
+
+
+def test_json_is_one_object_and_nothing_else(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = run(trace, "--json", "--device", "cpu", kernels=BOTH)
+    found = json.loads(out)
+    assert (status, found["verdict"], found["identical"], found["device"]) == (0, "identical", 3, "cpu")
+
+
+def test_several_files_exit_as_the_worst(run, trace: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    missing = tmp_path / "missing.bin"
+    status, out, err = run(trace, missing, trace, "--device", "cpu", kernels=BOTH)
+    assert status == 2
+    assert out.count("identical") >= 2
+    assert err.count("\n") == 1 and "missing.bin" in err
+    assert run(trace, missing, "--device", "cpu", kernels={**BOTH, **NOTHING})[0] == 1
+
+
+def test_the_page_is_written(run, trace: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    page = tmp_path / "report.html"
+    assert run(trace, trace, "--device", "cpu", "--html", page, kernels=BOTH)[0] == 0
+    text = page.read_text()
+    assert "<html" in text and "identical" in text
+
+
+def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-untyped-def]
+    case.record.__exit__()
+    status, out, _ = run(case.path, "--device", "cpu")
+    assert status == 2
+    assert "nothing was compared" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("{tmp}/missing.bin",),
+        ("{tmp}/text.bin",),
+        ("{trace}", "--mode", "isolated"),
+        ("{trace}", "--device", "gfx1100"),
+        ("{trace}", "--allow", "differs"),
+        ("{trace}", "--select", "kernel:["),
+        ("{trace}", "{trace}", "-o", "{tmp}/out.bin"),
+    ],
+)
+def test_bad_input_is_one_line_and_exits_2(
+    run, trace: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "text.bin").write_text("not a trace at all\n" * 100)
+    status, out, err = run(*(word.format(tmp=tmp_path, trace=trace) for word in arguments))
+    assert status == 2
+    assert out == ""
+    lines = [line for line in err.splitlines() if line != "device auto is cpu"]
+    assert len(lines) == 1 and lines[0].startswith("zluda: ")

@@ -1,0 +1,132 @@
+"""`zluda replay`: replay traces, say what each launch was found to be, exit by the verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda.errors import Error
+
+if TYPE_CHECKING:
+    from zluda.diff.results import ReplayResult
+
+_WORST_FIRST = (1, 2, 0)
+"""Exit statuses: something fails, something could not be told, all holds."""
+
+
+@click.command(name="replay")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--device",
+    "-d",
+    metavar="DEVICE",
+    help="cpu, cuda:N or auto (the default: ZLUDA_DEVICE, else auto).",
+)
+@click.option("--mode", default="stream", show_default=True, help="stream: every call in its order.")
+@click.option("--numerics", metavar="KIND", help="nvidia: bit for bit as NVIDIA's GPUs compute.")
+@click.option("--output", "-o", metavar="FILE", help="Write the replayed memory as a trace.")
+@click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
+@click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
+@click.option("--time-limit", type=float, metavar="SECONDS", help="After which a launch counts as a hang.")
+@click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
+def command(
+    files: tuple[str, ...],
+    device: str | None,
+    mode: str,
+    numerics: str | None,
+    output: str | None,
+    select: tuple[str, ...],
+    allow: str,
+    time_limit: float | None,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Replay traces on a device and compare every launch with what the NVIDIA GPU computed.
+
+    Exits 0 when something was compared and all of it holds, 1 when something fails, 2 when something could
+    not be told; with several files, as the worst of them.
+
+    Example: zluda replay corpus/saxpy/trace.bin --device cpu --html report.html
+    """
+    from zluda import config
+    from zluda.device import names
+    from zluda.diff.results import parse_allow
+
+    allowed = parse_allow(allow)
+    if output is not None and len(files) > 1:
+        raise Error(f"--output {output}: give one FILE, since a trace holds one replay")
+    asked = device or config.load().device
+    chosen = names.resolve(asked)
+    if asked != chosen:
+        print(f"device {asked} is {chosen}", file=sys.stderr)
+
+    def one(file: str) -> ReplayResult:
+        import zluda
+
+        with _progress(file) as progress:
+            return zluda.replay(
+                file,
+                device=chosen,
+                mode=mode,
+                numerics=numerics,
+                output=output,
+                select=select,
+                time_limit=time_limit,
+                progress=progress,
+            )
+
+    results: list[ReplayResult] = []
+    statuses: set[int] = set()
+    for file in files:
+        try:
+            result = one(file)
+        except Error as error:
+            if len(files) == 1:
+                raise
+            print(f"zluda: {error}", file=sys.stderr)
+            statuses.add(2)
+            continue
+        _show(result, as_json=as_json)
+        results.append(result)
+        statuses.add(result.exit_status(allowed))
+    if html is not None:
+        from zluda.report.html import write_page
+
+        write_page(results, html)
+    sys.exit(next(status for status in _WORST_FIRST if status in statuses))
+
+
+def _show(result: ReplayResult, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result.to_json()), flush=True)
+        return
+    from zluda.report.terminal import print_result
+
+    print_result(result)
+
+
+@contextmanager
+def _progress(file: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, none in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("calls"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(file, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
