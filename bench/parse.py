@@ -2,7 +2,8 @@
 
 Generates a module of many kernels in the style of nvcc's output (instruction mix by frequency in real PTX)
 and prints the rate of a full parse in MB/s on one core, the time to skim it, and the time until one kernel
-of it is there; processor time, so that other work on the machine does not count. ``bench_parse()`` returns the same as a dict.
+of it is there; processor time, so that other work on the machine does not count. ``bench_parse()`` returns
+the same as a dict.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ def _kernel(
     k: int, size: int, choose: random.Random, weights: tuple[int, ...], lines: tuple[str, ...]
 ) -> str:
     parts = [
-        f".visible .entry kernel_{k}(\n\t.param .u64 kernel_{k}_param_0,\n\t.param .u32 kernel_{k}_param_1\n)\n{{\n",
-        "\t.reg .pred \t%p<64>;\n\t.reg .b32 \t%r<4000>;\n\t.reg .f32 \t%f<4000>;\n\t.reg .b64 \t%rd<1000>;\n\n",
+        f".visible .entry kernel_{k}(\n\t.param .u64 kernel_{k}_param_0,\n",
+        f"\t.param .u32 kernel_{k}_param_1\n)\n{{\n",
+        "\t.reg .pred \t%p<64>;\n\t.reg .b32 \t%r<4000>;\n",
+        "\t.reg .f32 \t%f<4000>;\n\t.reg .b64 \t%rd<1000>;\n\n",
     ]
     written, n, labels = 0, 0, max(size // 400, 1)
     while written < size:

@@ -18,7 +18,7 @@ cp.async.bulk.commit_group
 cp.async.bulk.wait_group{.read} a
 
 tensormap.replace.tile.field{.space}.dtype.type [a]{, b}, c             ; field = global_address rank box_dim global_dim global_stride element_stride elemtype interleave_layout swizzle_mode swizzle_atomicity fill_mode ; space = global shared::cta ; dtype = b1024 ; type = b32 b64
-tensormap.cp_fenceproxy.dst.src.proxy.sem.scope.sync.aligned [d], [a], b    ; dst = global ; src = shared::cta ; proxy = proxy::tensormap::generic proxy::tensormap ; sem = release
+tensormap.cp_fenceproxy.dst.src.proxy.sem.scope.sync.aligned [d], [a], b    ; dst = global ; src = shared::cta ; proxy = tensormap::generic ; sem = release
 
 mbarrier.init{.space}.type [a], b                           ; space = shared shared::cta ; type = b64
 mbarrier.inval{.space}.type [a]                             ; space = shared shared::cta ; type = b64

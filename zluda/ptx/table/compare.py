@@ -19,7 +19,7 @@ setp.cmp{.ftz}.type d, a, b                     ; type = f16 bf16
 setp.cmp.boolop{.ftz}.type d, a, b, !c          ; type = f16 bf16
 setp.cmp{.ftz}.type d|p, a, b                   ; type = f16x2 bf16x2
 setp.cmp.boolop{.ftz}.type d|p, a, b, !c        ; type = f16x2 bf16x2
-selp.type d, a, b, c                            ; type = <bits> <int> f32 f64
+selp.type d, a, b, !c                           ; type = <bits> <int> f32 f64
 slct.dtype.stype d, a, b, c                     ; dtype = <bits> <int> f32 f64 ; stype = s32
 slct{.ftz}.dtype.stype d, a, b, c               ; dtype = <bits> <int> f32 f64 ; stype = f32
 """

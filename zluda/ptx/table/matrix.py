@@ -37,9 +37,13 @@ tcgen05.relinquish_alloc_permit.cta_group.sync.aligned           ; cta_group = c
 tcgen05.ld.sync.aligned.shape.num{.pack}.type xd, [a]{, b}       ; shape = 16x64b 16x128b 16x256b 32x32b 16x32bx2 ; num = x1 x2 x4 x8 x16 x32 x64 x128 ; pack = pack::16b ; type = b32
 tcgen05.st.sync.aligned.shape.num{.unpack}.type [a]{, b}, x      ; shape = 16x64b 16x128b 16x256b 32x32b 16x32bx2 ; num = x1 x2 x4 x8 x16 x32 x64 x128 ; unpack = unpack::16b ; type = b32
 tcgen05.wait.sync.aligned                                        ; wait = wait::ld wait::st
-tcgen05.cp.cta_group.shape{.multicast}{.fmt} [a], b              ; cta_group = cta_group::1 cta_group::2 ; shape = 128x256b 4x256b 128x128b 64x128b 32x128b ; multicast = warpx2::02_13 warpx2::01_23 warpx4 ; fmt = b8x16 b4x16_p64 b6x16_p32
+tcgen05.cp.cta_group.shape{.multicast}{.dst_fmt}{.src_fmt} [a], b ; cta_group = cta_group::1 cta_group::2 ; shape = 128x256b 4x256b 128x128b 64x128b 32x128b ; multicast = warpx2::02_13 warpx2::01_23 warpx4 ; dst_fmt = b8x16 ; src_fmt = b4x16_p64 b6x16_p32
 tcgen05.shift.cta_group.down [a]                                 ; cta_group = cta_group::1 cta_group::2
 tcgen05.mma.cta_group.kind{.collector} [a], x, b, c{, xe}, p{, xf}    ; cta_group = cta_group::1 cta_group::2 ; kind = kind::f16 kind::tf32 kind::f8f6f4 kind::i8 ; collector = collector::a::fill collector::a::use collector::a::lastuse collector::a::discard
+tcgen05.mma.cta_group.kind.block_scale{.scale_vec}{.collector} [a], x, b, c, [e], [f], p    ; cta_group = cta_group::1 cta_group::2 ; kind = kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ; scale_vec = scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 ; collector = collector::a::fill collector::a::use collector::a::lastuse collector::a::discard
+tcgen05.mma.sp.cta_group.kind{.collector} [a], x, b, [e], c{, xe}, p{, xf}    ; cta_group = cta_group::1 cta_group::2 ; kind = kind::f16 kind::tf32 kind::f8f6f4 kind::i8 ; collector = collector::a::fill collector::a::use collector::a::lastuse collector::a::discard
+tcgen05.mma.sp.cta_group.kind.block_scale{.scale_vec}{.collector} [a], x, b, [e], c, [f], [g], p    ; cta_group = cta_group::1 cta_group::2 ; kind = kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ; scale_vec = scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 ; collector = collector::a::fill collector::a::use collector::a::lastuse collector::a::discard
+tcgen05.mma.ws{.sp}.cta_group.kind{.collector} [a], x, b{, xg}, c, p{, xe}   ; cta_group = cta_group::1 ; kind = kind::f16 kind::tf32 kind::f8f6f4 kind::i8 ; collector = <ws_collector>
 tcgen05.commit.cta_group{.completion}{.space}{.multicast}.type [a]{, b}  ; cta_group = cta_group::1 cta_group::2 ; completion = mbarrier::arrive::one ; space = shared::cluster ; multicast = multicast::cluster ; type = b64
 tcgen05.fence                                                    ; fence = fence::before_thread_sync fence::after_thread_sync
 """

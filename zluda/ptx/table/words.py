@@ -29,6 +29,9 @@ TYPE_GROUPS: dict[str, str] = {
     "fp8x2": "e4m3x2 e5m2x2",
     "fp6x2": "e2m3x2 e3m2x2",
     "fp8x4": "e4m3x4 e5m2x4 e2m3x4 e3m2x4",
+    "ws_collector": " ".join(
+        f"collector::b{n}::{use}" for n in range(4) for use in ("fill", "use", "lastuse", "discard")
+    ),
     "wgmma": " ".join(f"m64n{n}k{k}" for k in (8, 16, 32, 256) for n in range(8, 257, 8)),
 }
 """``<name>`` in a row's words stands for these."""

@@ -10,7 +10,7 @@ from zluda.ptx.instructions import Form, OperandKind, find_opcode
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
 PROLOGUE = """
-    .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<80>; .reg .b64 %l<9>; .reg .b128 %q<9>;
+    .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<80>; .reg .b64 %l<9>; .reg .b128 %q<9>; .reg .b8 %b<9>;
     .reg .f32 %f<80>; .reg .f64 %d<9>;
     .local .align 16 .b8 place_local[64];
     .shared .align 16 .b8 place_shared[64];
@@ -80,6 +80,8 @@ def _operand(name: str, form: Form, kind: OperandKind, position: int) -> str:
     if kind.name.startswith("["):
         return _address(form, kind, position)
     type_ = _type(name, form, kind, position)
+    if name == "cvt" and position == 0 and type_.bits == 8 and form.types[1] is ScalarType.BF16:
+        return "%b1"  # the one conversion for which ptxas wants a register this narrow
     if kind.name == "d|p" or (kind.name == "d{|p}" and name == "setp"):
         return f"{register(type_, 1)}|%p2"
     if kind.name[0].isupper():
@@ -97,8 +99,6 @@ def _type(name: str, form: Form, kind: OperandKind, position: int) -> ScalarType
         return ScalarType.B32
     if name in ("mul", "mad") and form.slots.get("mode") == "wide" and position in (0, 3):
         return BY_SPELLING[f"{types[0].kind}{2 * types[0].bits}"]
-    if name == "cvt" and position == 0 and types[0].bits == 8 and types[1] is ScalarType.BF16:
-        return ScalarType.B32
     if name in ("cvt", "slct") or name == "set":
         return types[min(position, 1)] if name != "slct" or position == 3 else types[0]
     if name in ("dp4a", "dp2a") or name.startswith("vabsdiff"):
