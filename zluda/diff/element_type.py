@@ -81,11 +81,12 @@ def element_types(function: Function) -> dict[Origin, str]:
     uses = _arithmetic_uses(function)
     strong: dict[Origin, set[str]] = defaultdict(set)
     weak: dict[Origin, set[str]] = defaultdict(set)
+    local = {Origin(name) for name in function.variables}
     for instruction in function.instructions:
         if instruction.opcode not in _MEMORY_OPCODES:
             continue
         votes, is_strong = _votes(instruction, uses)
-        for origin in _accessed(instruction, origins):
+        for origin in _accessed(instruction, origins) - local:
             (strong if is_strong else weak)[origin] |= votes
     return {origin: _decided(strong.get(origin, set()), weak.get(origin, set())) for origin in strong | weak}
 
@@ -178,7 +179,7 @@ def _address_origins(function: Function) -> dict[str, set[Origin]]:
                 for source in sources:
                     if isinstance(source, Register):
                         flows[source.name].add(target)
-                    elif isinstance(source, Symbol) and source.name not in function.variables:
+                    elif isinstance(source, Symbol):
                         origins[target].add(Origin(source.name))
     _close(origins, flows)
     return origins
