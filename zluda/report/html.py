@@ -10,12 +10,13 @@ from typing import Any
 from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
 from zluda.diff.values import CLASSES
 from zluda.errors import Error
-from zluda.report import words
-from zluda.report.summary import failures, shown_launches
+from zluda.report import recording, words
+from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
 
 _SHOWN_ROWS = 2000
 _SHOWN_DIFFERENCES = 20
+_SHOWN_REASONS = 50
 _OPEN_ROWS = 40  # longer lists start folded
 
 _TONES = {
@@ -24,16 +25,6 @@ _TONES = {
     CountsAs.CANNOT_TELL: "unclear",
     CountsAs.NEUTRAL: "neutral",
 }
-
-# What a reader wants to know of the recording, in order: (key of meta, its name on the page).
-_RECORDED = (
-    ("command", "Program"),
-    ("gpu", "Recorded on"),
-    ("driver_version", "NVIDIA driver"),
-    ("cuda_version", "CUDA"),
-    ("started", "Recorded at"),
-    ("capture", "Captured"),
-)
 
 
 def write_page(results: Sequence[ReplayResult], path: str | Path) -> None:
@@ -72,12 +63,11 @@ def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
     import zluda
 
     verdict = worst(result.verdict for result in results)
-    single = words.headline(results[0]) if len(results) == 1 else None
-    headline = single or _headline_of_all(results)
+    headline, lead = _headline(results)
     return {
         "title": f"zluda: {headline}",
         "headline": _capital(headline),
-        "lead": _lead(results),
+        "lead": _capital(lead),
         "tone": _TONES[verdict.counts_as],
         "mark": MARKS[verdict.counts_as],
         "results": [_result(result, number) for number, result in enumerate(results)],
@@ -86,23 +76,26 @@ def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
     }
 
 
-def _headline_of_all(results: Sequence[ReplayResult]) -> str:
+def _headline(results: Sequence[ReplayResult]) -> tuple[str, str]:
+    """(verdict, what more there is to say in a sentence) of the whole page."""
     if not results:
-        return "nothing was replayed"
+        return "nothing was replayed", ""
+    if len(results) == 1:
+        headline, _, rest = words.headline(results[0]).partition("; ")
+        return headline, rest
+    everything = [found for result in results for found in result.results]
+    return _headline_of_all(results), (
+        f"{words.things(everything)}, {_compared(everything)} compared with what the GPU computed"
+    )
+
+
+def _headline_of_all(results: Sequence[ReplayResult]) -> str:
     holding = [result for result in results if result.verdict.counts_as is CountsAs.HOLDS]
     if len(holding) == len(results):
         name = worst(result.verdict for result in results)
         return f"all {len(results)} traces {name.value if name is Verdict.IDENTICAL else 'hold'}"
     bad = next(result for result in results if result not in holding)
-    return f"{len(holding)} of {len(results)} traces hold; {_names(results)[results.index(bad)]}: {bad.verdict.value}"
-
-
-def _lead(results: Sequence[ReplayResult]) -> str:
-    everything = words.things(found for result in results for found in result.results)
-    compared = sum(
-        buffer.bytes_compared for result in results for r in result.results for buffer in r.buffers
-    )
-    return f"{_capital(everything)}, {words.size(compared)} compared with what the GPU computed."
+    return f"{len(holding)} of {len(results)} traces hold; {_name(bad)}: {bad.verdict.value}"
 
 
 def _result(result: ReplayResult, number: int) -> dict[str, Any]:
@@ -129,7 +122,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "share_text": ", ".join(f"{counts[v]:,} {v.value}" for v in Verdict if counts[v]),
         "differences": [_difference(found) for found in failing],
         "differences_left_out": total_failing - len(failing),
-        "reasons": list(result.reasons.items()),
+        "reasons": other_reasons(result, _SHOWN_REASONS),
         "rows": [_row(found) for found in rows],
         "rows_title": _capital(words.things(result.results)),
         "rows_left_out": len(result.results) - len(rows),
@@ -143,17 +136,9 @@ def _name(result: ReplayResult) -> str:
     return path.parent.name if path.name == "trace.bin" and path.parent.name else path.name
 
 
-def _names(results: Sequence[ReplayResult]) -> list[str]:
-    return [_name(result) for result in results]
-
-
 def _facts(result: ReplayResult) -> list[tuple[str, str]]:
     facts = [("Trace", result.trace), ("Replayed on", words.where(result)), ("Numerics", result.numerics)]
-    for key, name in _RECORDED:
-        value = result.meta.get(key)
-        if value:
-            facts.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
-    return [*facts, ("Replay took", words.seconds(result.seconds))]
+    return [*facts, *recording.facts(result.meta), ("Replay took", words.seconds(result.seconds))]
 
 
 def _row(result: LaunchResult) -> dict[str, Any]:
@@ -180,18 +165,17 @@ def _difference(result: LaunchResult) -> dict[str, Any]:
 
 
 def _buffer(buffer: BufferComparison) -> dict[str, Any]:
-    summary = (
-        f"{buffer.differing:,} of {words.plural(buffer.elements, 'element')} ({buffer.element_type}) differ"
-    )
-    kinds = [f"{count:,} {CLASSES[name]}" for name, count in buffer.classes.items() if name != "value"]
+    elements = f"{words.plural(buffer.elements, 'element')} ({buffer.element_type})"
+    facts = [f"{buffer.differing:,} of {elements} differ"]
+    facts += [f"{count:,} × {CLASSES[name]}" for name, count in buffer.classes.items() if name != "value"]
     if buffer.max_ulp is not None:
-        kinds.append(f"by up to {words.number(buffer.max_ulp, 4)} ULP")
+        facts.append(f"by up to {words.number(buffer.max_ulp, 4)} ULP")
     if buffer.max_absolute is not None:
-        kinds.append(f"at most {words.number(buffer.max_absolute, 4)} apart")
+        facts.append(f"at most {words.number(buffer.max_absolute, 4)} apart")
     pairs = [(element, words.Pair.of(buffer, element)) for element in buffer.first]
     return {
         "label": buffer.label,
-        "summary": "; ".join([summary, *kinds]),
+        "summary": "; ".join(facts),
         "elements": [
             {
                 "index": f"{element.index:,}",

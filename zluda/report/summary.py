@@ -49,6 +49,12 @@ def failures(result: ReplayResult, limit: int) -> list[LaunchResult]:
     return [found for _, found in zip(range(limit), failing, strict=False)]
 
 
+def other_reasons(result: ReplayResult, limit: int) -> list[tuple[str, int]]:
+    """Why launches and copies that do not fail could not be judged or compared: (reason, how often)."""
+    rest = [found.reason for found in result.results if found.verdict.counts_as is not CountsAs.FAILS]
+    return Counter(reason for reason in rest if reason).most_common(limit)
+
+
 def shown_launches(result: ReplayResult, limit: int) -> list[LaunchResult]:
     """At most ``limit`` of them, in call order: what does not hold first, then the rest from the start."""
     if len(result.results) <= limit:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
-from zluda.report.summary import KernelSummary, by_kernel, failures
+from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SHOWN_FAILURES = 10
 _SHOWN_KERNELS = 40
 _SHOWN_REASONS = 10
+
+_NUMBERS = ("call", "element", "recorded", "replayed", "ULP")
 
 MARKS = {CountsAs.HOLDS: "✓", CountsAs.FAILS: "✗", CountsAs.CANNOT_TELL: "?", CountsAs.NEUTRAL: "–"}
 _COLOURS = {
@@ -47,7 +49,7 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
     yield title(result)
     for failure in failures(result, _SHOWN_FAILURES):
         yield f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}"
-    for reason, count in list(result.reasons.items())[:_SHOWN_REASONS]:
+    for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield f"  {words.plural(count, 'time')}: {reason}"
 
 
@@ -67,7 +69,7 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     failing = failures(result, _SHOWN_FAILURES)
     if failing:
         console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
-    for reason, count in list(result.reasons.items())[:_SHOWN_REASONS]:
+    for reason, count in other_reasons(result, _SHOWN_REASONS):
         console.print(Text(f"  {words.plural(count, 'time')}: {reason}", style="yellow"))
 
 
@@ -117,8 +119,8 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
 
     more = total - len(failing)
     table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {more:,} more" if more > 0 else None)
-    for name in ("call", "kernel", "verdict", "first difference", "recorded", "replayed", "ULP"):
-        table.add_column(name, justify="right" if name in ("call", "ULP") else "left", overflow="fold")
+    for name in ("call", "kernel", "verdict", "buffer", "element", "recorded", "replayed", "ULP"):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
     for failure in failing:
         head = (f"#{failure.call}", failure.kernel, str(failure.verdict.value))
         found = failure.first_difference
@@ -127,6 +129,6 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
             continue
         buffer, element = found
         pair = words.Pair.of(buffer, element)
-        place = f"element {element.index} of {buffer.label} ({buffer.element_type})"
-        table.add_row(*head, place, pair.recorded, pair.replayed, pair.ulp)
+        place = (f"{buffer.label} ({buffer.element_type})", f"{element.index:,}")
+        table.add_row(*head, *place, pair.recorded, pair.replayed, pair.ulp)
     return table
