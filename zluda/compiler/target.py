@@ -8,10 +8,12 @@ is :data:`VARYING` and all code below degenerates to scalars.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from zluda.compiler.ir import Value
+from zluda.ptx.module import Register
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
@@ -73,6 +75,18 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
+class CallValue:
+    """An argument or result of a call: a ``.param`` variable of the caller's by name, or a register's value.
+
+    ``lanes`` holds a register argument's bits; for a register result it is None and ``target`` is written.
+    """
+
+    variable: str = ""
+    lanes: Lanes | None = None
+    target: Register | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ParameterSlot:
     """One ``.param`` in the packed parameter buffer: offset, size and alignment in bytes."""
 
@@ -110,6 +124,14 @@ class TargetOps(Protocol):
     """
 
     geometry: Geometry
+
+    def special_shape(self, f: FunctionCodegen, name: str) -> Shape:
+        """The shape :meth:`special` will give."""
+        ...
+
+    def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
+        """The shape :meth:`symbol` will give."""
+        ...
 
     def special(self, f: FunctionCodegen, name: str) -> Lanes:
         """A special register (``%tid.x``). Raises UnsupportedError by its name."""
@@ -200,6 +222,20 @@ class TargetOps(Protocol):
         self, f: FunctionCodegen, op: str, type: ScalarType, value: Lanes, members: Lanes
     ) -> Lanes: ...
 
+    def first_active(self, f: FunctionCodegen, lanes: Lanes) -> Value:
+        """The value of the lowest active lane, as a scalar."""
+        ...
+
     def trap(self, f: FunctionCodegen, kind: str) -> None:
-        """Stop the launch for the active lanes: ``trap``, ``brkpt``, ``misaligned`` …"""
+        """Stop the launch for the active lanes: ``trap``, ``brkpt``, ``call`` (through a bad pointer)."""
+        ...
+
+    def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
+        """At the head of a loop of these blocks, each time round."""
+        ...
+
+    def call(
+        self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
+    ) -> None:
+        """Call a function of the unit for the active lanes."""
         ...

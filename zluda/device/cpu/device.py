@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 from collections.abc import Mapping
 
+from zluda.compiler.cpu.context import FAULTS, Job
 from zluda.device.base import Dim3, Kernel
-from zluda.device.cpu.code import CpuCode
+from zluda.device.cpu.attributes import ATTRIBUTES
+from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.memory import Memory
-from zluda.device.cpu.pool import Pool
+from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
+from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
+
+_GRID_LIMITS = (0x7FFFFFFF, 0xFFFF, 0xFFFF)
+_BLOCK_LIMITS = (1024, 1024, 64)
 
 
 class CpuDevice:
@@ -25,6 +33,7 @@ class CpuDevice:
     def __init__(self, memory: Memory | None = None, *, threads: int | None = None) -> None:
         self.memory = memory if memory is not None else Memory()
         self._pool = Pool(threads)
+        self._grids = itertools.count(1)
 
     def allocate(self, size: int, *, address: int | None = None) -> int:
         return self.memory.allocate(size, address)
@@ -50,4 +59,92 @@ class CpuDevice:
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:
-        raise NotImplementedError
+        """Run a grid. Raises LaunchError for a launch CUDA would refuse or a kernel that faults, UnsupportedError
+        for an instruction without a lowering."""
+        if not isinstance(kernel, CpuKernel):
+            raise DeviceError("cpu", f"kernel {kernel.name} was not loaded on this device")
+        _validate(kernel, grid, block, parameters, shared_bytes)
+        code = kernel.specialize(block)
+        compiled = code.compiled
+        buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
+        warps = -(-block[0] * block[1] * block[2] // 32)
+        blocks = grid[0] * grid[1] * grid[2]
+        total_shared = (
+            compiled.dynamic_shared_offset + shared_bytes if shared_bytes else compiled.shared_bytes
+        )
+        job = self._pool.launch(
+            {
+                "kernel": code.linked.address,
+                "params": ctypes.addressof(buffer),
+                "symbols": ctypes.addressof(code.symbols),
+                "grid_id": next(self._grids),
+                "blocks": blocks,
+                "nctaid": grid,
+                "shared_bytes": total_shared,
+                "dynamic_shared_bytes": shared_bytes,
+                "param_bytes": len(parameters),
+                "warps": warps,
+            },
+            work=blocks * warps * compiled.instructions,
+        )
+        if job.fault:
+            raise _fault(job, kernel.name, block)
+
+    def synchronize(self) -> None:
+        """Launches run to completion: there is nothing to wait for."""
+
+    def attribute(self, attribute: int) -> int:
+        """A ``CUdevice_attribute`` value; 0 for one that this device does not know."""
+        return ATTRIBUTES.get(attribute, 0)
+
+    def close(self) -> None:
+        self._pool.close()
+        self.memory.close()
+
+
+def _validate(kernel: CpuKernel, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int) -> None:
+    """Refuse what ``cuLaunchKernel`` refuses, with its reason."""
+    threads = block[0] * block[1] * block[2]
+    reasons = (
+        (
+            any(g < 1 or g > limit for g, limit in zip(grid, _GRID_LIMITS, strict=True)),
+            f"grid {grid}: invalid",
+        ),
+        (
+            any(b < 1 or b > limit for b, limit in zip(block, _BLOCK_LIMITS, strict=True)),
+            f"block {block}: invalid",
+        ),
+        (
+            threads > kernel.max_threads_per_block,
+            f"{threads} threads a block, {kernel.max_threads_per_block} allowed",
+        ),
+        (
+            kernel.required_block is not None and kernel.required_block != block,
+            f"block {block}, but .reqntid is {kernel.required_block}",
+        ),
+        (
+            len(parameters) < kernel.parameter_bytes,
+            f"{len(parameters)} bytes of parameters, {kernel.parameter_bytes} needed",
+        ),
+        (
+            shared_bytes < 0 or shared_bytes + kernel.shared_bytes > MAX_SHARED_BYTES,
+            f"{shared_bytes + kernel.shared_bytes} bytes of shared memory, {MAX_SHARED_BYTES} available",
+        ),
+    )
+    for wrong, reason in reasons:
+        if wrong:
+            raise LaunchError(f"invalid configuration: {reason}", kernel=kernel.name)
+
+
+def _fault(job: Job, name: str, block: Dim3) -> LaunchError:
+    """What stopped a launch, and where."""
+    x, y, z = job.fault_ctaid
+    thread = job.fault_thread
+    index = (thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1]))
+    return LaunchError(
+        FAULTS[job.fault],
+        kernel=name,
+        block=(x, y, z),
+        thread=index,
+        address=job.fault_address or None,
+    )

@@ -1,0 +1,259 @@
+"""The shape of every register, and which blocks a warp executes with lanes missing.
+
+The two depend on each other: a branch on a varying predicate diverges, and what is defined under divergent
+control may differ between lanes. The analysis starts from "everything is uniform, nothing diverges" and
+widens until nothing changes.
+
+A register defined under divergent control may still be one scalar: lanes that execute its definition
+together agree. It must be held per lane only where lanes with *another* value of it wait elsewhere at that
+moment. That is the case when it is live into a block of the branch's other side, or into the point where both
+sides meet (:meth:`Uniformity._clobbered`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
+from zluda.compiler.analysis.dominators import post_dominators
+from zluda.compiler.analysis.liveness import Liveness
+from zluda.compiler.analysis.operands import definitions, split
+from zluda.compiler.analysis.order import Order
+from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
+from zluda.compiler.lower.lanewise import LANEWISE
+from zluda.compiler.target import VARYING, Geometry, Shape
+from zluda.ptx.module import Address, Immediate, Instruction, Negated, Operand, Register, Symbol, Vector
+
+SymbolShape = Callable[[str], Shape]
+SpecialShape = Callable[[str], Shape]
+
+_UNIFORM_RESULTS = {"activemask"}
+"""Instructions without lane operands whose result all active lanes share."""
+
+_COMPUTED = {"mov", "cvta"}
+
+
+@dataclass(slots=True)
+class Zone:
+    """Blocks executed under masks, in order; all lanes leave it to ``exit`` (:data:`EXIT`: the end)."""
+
+    blocks: list[int]
+    exit: int
+
+
+@dataclass(slots=True)
+class Uniformity:
+    """The analysis; read ``shapes``, ``masked`` and ``zones`` after :meth:`run`.
+
+    ``partial`` says that lanes may be missing from the start (a tail warp, a function called divergently).
+    """
+
+    graph: Graph
+    order: Order
+    live: Liveness
+    geometry: Geometry
+    special: SpecialShape
+    symbol: SymbolShape
+    is_entry: bool
+    partial: bool
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    masked: set[int] = field(default_factory=set)
+    zones: list[Zone] = field(default_factory=list)
+    _forced: set[str] = field(default_factory=set)
+    _meets: dict[int, int] = field(default_factory=dict)
+
+    def run(self) -> Uniformity:
+        self._meets = post_dominators(self.graph)
+        while True:
+            self._shapes()
+            undefined = self._undefined()
+            forced = self._forced | self._clobbered() | undefined
+            if forced == self._forced:
+                break
+            self._forced = forced
+        self._lay_out_zones()
+        return self
+
+    # --- shapes ----------------------------------------------------------------------------------------
+
+    def shape(self, operand: Operand) -> Shape | None:
+        """An operand's shape; None for a register not defined yet."""
+        match operand:
+            case Register(name=name, special=True):
+                return self.special(name)
+            case Register(name=name):
+                return self.shapes.get(name)
+            case Negated(operand=inner):
+                return self.shapes.get(inner.name)
+            case Immediate(value=value, float_bits=None):
+                return constant_shape(value)
+            case Symbol(name=name, offset=offset):
+                base = self.symbol(name)
+                return base if not offset else Shape(base.pattern, base.bases)
+            case Address(base=base_operand, offset=offset):
+                found = self.shape(base_operand)
+                return found if found is None or not offset else Shape(found.pattern, found.bases)
+            case Immediate():
+                return UNIFORM
+            case Vector(elements=elements):
+                shapes = [self.shape(e) for e in elements]
+                if any(s is None for s in shapes):
+                    return None
+                found = UNIFORM
+                for s in shapes:
+                    found = join(found, s if s is not None else UNIFORM, self.geometry)
+                uniform = found.pattern is not None and not any(found.pattern)
+                return Shape(found.pattern, found.bases) if uniform else VARYING
+            case _:
+                return VARYING
+
+    def _shapes(self) -> None:
+        self.shapes = dict.fromkeys(self._forced, VARYING)
+        changed = True
+        while changed:
+            changed = False
+            for index in self.order.sequence:
+                for instruction in self.graph.blocks[index].instructions:
+                    changed |= self._visit(instruction)
+
+    def _visit(self, instruction: Instruction) -> bool:
+        found = self.result_shape(instruction)
+        if found is None:
+            return False
+        if instruction.guard is not None:
+            guard = self.shapes.get(instruction.guard.register.name)
+            if guard is None:
+                return False
+            if not guard.uniform:
+                found = VARYING
+        changed = False
+        for register in definitions(instruction):
+            before = self.shapes.get(register.name)
+            after = join(before, found, self.geometry)
+            if after != before:
+                self.shapes[register.name] = after
+                changed = True
+        return changed
+
+    def result_shape(self, instruction: Instruction) -> Shape | None:
+        """The shape of all results of an instruction; None while an operand is unknown."""
+        opcode = instruction.opcode
+        sources = split(instruction)[1]
+        if opcode in LANEWISE or opcode in _COMPUTED:
+            shapes = [self.shape(o) for o in sources]
+            known = [s for s in shapes if s is not None]
+            return combine(instruction, known, self.geometry)[1] if len(known) == len(shapes) else None
+        if opcode in ("ld", "ldu"):
+            return self._loaded(instruction, sources[0])
+        if opcode in _UNIFORM_RESULTS or (opcode in ("vote", "redux") and instruction.has("sync")):
+            return self._agreed(sources)
+        if opcode in ("bar", "barrier"):
+            return UNIFORM
+        return VARYING
+
+    def _loaded(self, instruction: Instruction, address: Operand) -> Shape | None:
+        shape = self.shape(address)
+        space = instruction.slots.get("space", "")
+        if space.startswith("param") and isinstance(address, Address) and isinstance(address.base, Symbol):
+            return shape
+        if shape is None:
+            return None
+        if shape.uniform:
+            return UNIFORM
+        return (
+            Shape(UNIFORM.pattern, self.geometry.groups) if group_uniform(shape, self.geometry) else VARYING
+        )
+
+    def _agreed(self, sources: tuple[Operand, ...]) -> Shape | None:
+        """A vote's result is one value when all active lanes name the same members (the last operand)."""
+        if not sources:
+            return UNIFORM
+        members = self.shape(sources[-1])
+        if members is None:
+            return None
+        return UNIFORM if members.uniform else VARYING
+
+    def _undefined(self) -> set[str]:
+        """Registers read but never given a value."""
+        names = set(self.live.live_in[0])
+        for index in self.order.sequence:
+            names |= {r.name for i in self.graph.blocks[index].instructions for r in definitions(i)}
+        return {n for n in names if n not in self.shapes}
+
+    # --- divergence ------------------------------------------------------------------------------------
+
+    def _diverging(self) -> list[int]:
+        """Blocks whose lanes may go different ways."""
+        found = []
+        for index in self.order.sequence:
+            match self.graph.blocks[index].terminator:
+                case Branch(predicate):
+                    decides = self.shapes.get(predicate.name, VARYING)
+                case Switch(operand):
+                    decides = self.shape(operand) or VARYING
+                case _:
+                    continue
+            if not decides.uniform and len(self.graph.blocks[index].successors) > 1:
+                found.append(index)
+        return found
+
+    def _side(self, start: int, meeting: int) -> set[int]:
+        """Blocks reachable from a branch's successor before the sides meet."""
+        seen: set[int] = set()
+        stack = [start]
+        while stack:
+            n = stack.pop()
+            if n in seen or n in (meeting, EXIT):
+                continue
+            seen.add(n)
+            stack += self.graph.blocks[n].successors
+        return seen
+
+    def _clobbered(self) -> set[str]:
+        """Registers that lanes may hold with different values at one time (see the module's docstring)."""
+        forced: set[str] = set()
+        for branch in self._diverging():
+            meeting = self._meets[branch]
+            sides = [self._side(s, meeting) for s in self.graph.blocks[branch].successors]
+            for i, side in enumerate(sides):
+                others = set().union(*sides[:i], *sides[i + 1 :])
+                waiting = {n: self.live.live_in[n] for n in others}
+                if meeting != EXIT:
+                    waiting[meeting] = self.live.live_in[meeting]
+                for n in side:
+                    defined = {r.name for x in self.graph.blocks[n].instructions for r in definitions(x)}
+                    for w, live in waiting.items():
+                        if w != n:
+                            forced |= defined & live
+        return forced
+
+    # --- zones -----------------------------------------------------------------------------------------
+
+    def _lay_out_zones(self) -> None:
+        """Join overlapping divergent regions; each union has one place where its lanes are whole again."""
+        if self.partial:
+            self.masked = set(self.order.sequence)
+            self.zones = [Zone(list(self.order.sequence), EXIT)]
+            return
+        regions: list[tuple[set[int], int]] = []
+        for branch in self._diverging():
+            meeting = self._meets[branch]
+            blocks = set().union(*(self._side(s, meeting) for s in self.graph.blocks[branch].successors))
+            if blocks:
+                regions.append((blocks, meeting))
+        self.masked = set().union(*(blocks for blocks, _ in regions)) if regions else set()
+        merged: list[set[int]] = []
+        for blocks, meeting in regions:
+            joined = blocks | ({meeting} & self.masked)
+            apart = []
+            for other in merged:
+                if other & joined:
+                    joined = joined | other
+                else:
+                    apart.append(other)
+            merged = [*apart, joined]
+        for blocks in merged:
+            exits = {m for b, m in regions if b <= blocks and m not in self.masked}
+            sequence = [n for n in self.order.sequence if n in blocks]
+            self.zones.append(Zone(sequence, exits.pop() if exits else EXIT))

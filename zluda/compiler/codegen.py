@@ -1,0 +1,435 @@
+"""Code of one PTX function: registers, operands, and one instruction after another.
+
+Registers live in stack slots that LLVM turns into SSA values; inside a block a register's last value is kept
+at hand and only what is live out of the block is stored. Who executes is ``mask``: None when all lanes of the
+warp do, else one ``i1`` vector a group.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from zluda.compiler.analysis.cfg import Graph, build_graph
+from zluda.compiler.analysis.liveness import Liveness, liveness
+from zluda.compiler.analysis.operands import CARRY, definitions, split
+from zluda.compiler.analysis.order import Order, weak_topological_order
+from zluda.compiler.analysis.payload import computed_registers, reads_value_only
+from zluda.compiler.analysis.shapes import combine, constant_shape
+from zluda.compiler.analysis.uniformity import Uniformity
+from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
+from zluda.compiler.lanes import base, convert, narrow, uniform, vectors
+from zluda.compiler.lower.lanewise import (
+    Lowering,
+    canonical_nan,
+    reads_carry,
+    unsupported,
+    writes_carry,
+)
+from zluda.compiler.lower.table import lower
+from zluda.compiler.target import VARYING, Lanes, Shape, TargetOps
+from zluda.errors import UnsupportedError
+from zluda.ptx.module import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Symbol,
+    Vector,
+)
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.unit import Unit
+
+Mask = tuple[Value, ...]
+
+
+class FunctionCodegen:
+    """Generates one function's body into ``b``.
+
+    ``partial`` says that lanes may be missing when it is entered. A control-flow strategy
+    (``cpu/masked.py``) drives it block by block through :meth:`block`.
+    """
+
+    def __init__(self, unit: Unit, function: Function, ops: TargetOps, *, partial: bool) -> None:
+        self.unit, self.function, self.ops = unit, function, ops
+        self.geometry = ops.geometry
+        self.b = Builder(unit.ir)
+        self.partial = partial
+        self.graph: Graph = build_graph(function, unit.file)
+        self.order: Order = weak_topological_order(self.graph)
+        results = {v.name for v in function.returns if v.space == "reg"}
+        self.live: Liveness = liveness(self.graph, results)
+        self.computed = computed_registers(self.graph)
+        self.uniformity = Uniformity(
+            self.graph,
+            self.order,
+            self.live,
+            self.geometry,
+            lambda name: ops.special_shape(self, name),
+            lambda name: ops.symbol_shape(self, name),
+            function.is_entry,
+            partial,
+        ).run()
+        self.mask: Mask | None = None
+        self.instruction: Instruction | None = None
+        self.stack_variables: dict[str, Value] = {}
+        self.after_label = ""  # where a masked block goes when none of its lanes is left
+        self.exited: Value | None = None  # where a called function notes lanes that left the kernel
+        self._entry_values: dict[str, Value] = {}
+        self._guard: Lanes | None = None
+        self._slots: dict[str, tuple[Value, ...]] = {}
+        self._cache: dict[str, Lanes] = {}
+        self._live_out: set[str] = set()
+        self._blended = self._find_blended()
+
+    # --- blocks and instructions -----------------------------------------------------------------------
+
+    def block(self, index: int, mask: Mask | None) -> None:
+        """Write a block's instructions (not its end) for the lanes of ``mask``."""
+        self.mask = mask
+        self._cache = {}
+        self._live_out = self.live.live_out[index]
+        for instruction in self.graph.blocks[index].instructions:
+            self._write_instruction(instruction)
+
+    def _write_instruction(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self._guard = None
+        if instruction.guard is not None:
+            self._guard = self.predicate(instruction.guard.register, instruction.guard.negated)
+        try:
+            lower(self, instruction)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.what, self.place(instruction)) from error
+        self._guard = None
+
+    def place(self, instruction: Instruction) -> str:
+        """Where an instruction stands, for messages."""
+        kind = "kernel" if self.function.is_entry else "function"
+        return f"{kind} {self.function.name}, {self.unit.file}:{instruction.location.line}"
+
+    def unsupported(self, instruction: Instruction, what: str = "") -> UnsupportedError:
+        """The error for a form without a lowering."""
+        return UnsupportedError(what, self.place(instruction)) if what else unsupported(instruction)
+
+    @contextmanager
+    def masked(self, mask: Mask | None) -> Iterator[None]:
+        """Within: these lanes execute."""
+        before, self.mask = self.mask, mask
+        yield
+        self.mask = before
+
+    def at_entry(self, name: str, element: str, lines: Callable[[], list[str]]) -> Value:
+        """A scalar computed once at the function's entry: ``lines`` define ``%name``."""
+        if name not in self._entry_values:
+            self.b.entry += lines()
+            self._entry_values[name] = Value(element, 1, f"%{name}")
+        return self._entry_values[name]
+
+    # --- masks -----------------------------------------------------------------------------------------
+
+    def mask_vectors(self) -> list[Value]:
+        """The mask as vectors, all ones when everybody executes."""
+        if self.mask is not None:
+            return list(self.mask)
+        full = self.b.splat(constant("i1", 1), self.geometry.width)
+        return [full] * self.geometry.groups
+
+    def mask_bits(self, mask: Mask | list[Value] | None = None) -> Value:
+        """A mask (the current one by default) as an ``i32`` with a bit a lane."""
+        chosen = self.mask if mask is None else mask
+        if chosen is None:
+            return constant("i32", -1)
+        return self.pack_bits(list(chosen))
+
+    def pack_bits(self, groups: list[Value]) -> Value:
+        """``i1`` vectors, one a group, as an ``i32`` with a bit a lane."""
+        b, width = self.b, self.geometry.width
+        bits = constant("i32", 0)
+        for g, group in enumerate(groups):
+            flat = b.zext(b.reshape(b.splat(group, width), f"i{width}", 1), "i32")
+            bits = b.or_(b.shl(flat, g * width), bits)
+        return bits
+
+    def unpack_bits(self, bits: Value) -> list[Value]:
+        """An ``i32`` with a bit a lane as ``i1`` vectors, one a group."""
+        b, width = self.b, self.geometry.width
+        return [
+            b.reshape(b.trunc(b.lshr(bits, g * width), f"i{width}"), "i1", width)
+            for g in range(self.geometry.groups)
+        ]
+
+    def record_exit(self, mask: list[Value]) -> None:
+        """Note lanes that executed ``exit``; a kernel's simply never come back."""
+        if self.exited is not None:
+            before = self.b.load("i32", self.exited, align=4)
+            self.b.store(self.b.or_(self.pack_bits(mask), before), self.exited, align=4)
+
+    def survive(self, alive: Value) -> None:
+        """Go on with the lanes of ``alive`` (``i32``) only; leave the block when there are none."""
+        b = self.b
+        on = b.fresh("alive")
+        b.cond_branch(b.icmp("ne", alive, 0), on, self.after_label)
+        b.label(on)
+        self.mask = tuple(self.unpack_bits(alive))
+
+    def initialize(self, register: Register, lanes: Lanes) -> None:
+        """Give a register its value before the first block."""
+        converted = convert(lanes, self.shape_of(register.name), self.b, self.geometry)
+        for slot, part in zip(self._slot(register), converted.parts, strict=True):
+            self.b.store(self.b.bitcast(part, self.element_of(register)), slot, align=64)
+
+    def final(self, register: Register) -> Lanes:
+        """A register's bits after the last block."""
+        self._cache = {}
+        return self.observe(self.read_register(register))
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def shape_of(self, name: str) -> Shape:
+        """The shape a register is held in."""
+        return self.uniformity.shapes.get(name, VARYING)
+
+    def element_of(self, register: Register) -> str:
+        """The LLVM type a register is held in."""
+        return self.computed.get(register.name) or f"i{register.type.bits}"
+
+    def read_register(self, register: Register) -> Lanes:
+        """A register as it is held."""
+        if register.special:
+            return self.ops.special(self, register.name)
+        found = self._cache.get(register.name)
+        if found is None:
+            shape = self.shape_of(register.name)
+            if shape.constant is not None and shape.uniform:
+                return Lanes(shape, (constant(f"i{register.type.bits}", shape.constant),) * shape.bases)
+            lanes = self.geometry.width if shape.varying else 1
+            element = self.element_of(register)
+            parts = tuple(self.b.load(element, p, lanes, align=64) for p in self._slot(register))
+            found = self._cache[register.name] = Lanes(shape, parts)
+        return found
+
+    def observe(self, lanes: Lanes) -> Lanes:
+        """The bits of a value: floats with NVIDIA's NaN."""
+        if lanes.type not in FLOAT_BITS:
+            return lanes
+        return Lanes(lanes.shape, tuple(canonical_nan(self.b, p) for p in lanes.parts))
+
+    def read(self, operand: Operand, *, value_only: bool = False, bits: int = 64) -> Lanes:
+        """A source operand; ``value_only`` leaves floats as they are. ``bits`` sizes symbols' addresses and
+        literals (64: wide enough for all)."""
+        match operand:
+            case Register():
+                lanes = self.read_register(operand)
+                return lanes if value_only else self.observe(lanes)
+            case Negated(operand=register):
+                lanes = self.read_register(register)
+                shape = Shape(lanes.shape.pattern, lanes.shape.bases)
+                return Lanes(shape, tuple(self.b.not_(p) for p in lanes.parts))
+            case Immediate(value=value, float_bits=None):
+                return Lanes(constant_shape(value), (constant(f"i{bits}", value),))
+            case Immediate(value=value, float_bits=width):
+                return uniform(constant(f"i{width}", value))
+            case Symbol(name=name, offset=offset):
+                return self.resize(self.displaced(self.ops.symbol(self, name), offset), bits)
+            case Address(base=inner, offset=offset):
+                return self.displaced(self.read(inner, bits=bits), offset)
+        assert self.instruction is not None
+        raise self.unsupported(self.instruction, f"operand {operand!r}")
+
+    def read_bits(self, operand: Operand, bits: int) -> Lanes:
+        """A source operand as integers of exactly ``bits`` bits."""
+        return self.resize(self.read(operand, bits=bits), bits)
+
+    def read_typed(self, operand: Operand, type: ScalarType) -> Lanes:
+        """A source operand as the bits of ``type``: decimal literals are rounded to it."""
+        if isinstance(operand, Immediate) and operand.float_bits is not None:
+            return uniform(constant(f"i{type.bits}", literal_bits(operand, type)))
+        return self.read_bits(operand, type.bits)
+
+    def resize(self, lanes: Lanes, bits: int, *, signed: bool = False) -> Lanes:
+        """Integers of another width. An affine value is extended only where its lanes are equal."""
+        if lanes.type == f"i{bits}":
+            return lanes
+        if not lanes.shape.varying and any(lanes.shape.pattern or ()) and bits > lanes.parts[0].width:
+            lanes = convert(lanes, VARYING, self.b, self.geometry)
+        parts = tuple(self.b.resize(p, f"i{bits}", signed=signed) for p in lanes.parts)
+        return Lanes(lanes.shape, parts)
+
+    def displaced(self, lanes: Lanes, offset: int) -> Lanes:
+        """Every lane plus a constant."""
+        if not offset:
+            return lanes
+        shape = lanes.shape if lanes.shape.varying else Shape(lanes.shape.pattern, lanes.shape.bases)
+        return Lanes(shape, tuple(self.b.add(p, offset) for p in lanes.parts))
+
+    def predicate(self, register: Register, negated: bool = False) -> Lanes:
+        """A predicate register, negated if so written."""
+        return self.read(Negated(register) if negated else register)
+
+    def vectors(self, lanes: Lanes) -> list[Value]:
+        """One vector a group."""
+        return vectors(lanes, self.b, self.geometry)
+
+    def lane_numbers(self, group: int) -> Value:
+        """The lane index of each lane of a group (``i32``)."""
+        width = self.geometry.width
+        return self.b.vector("i32", range(group * width, (group + 1) * width))
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def write(self, destination: Operand, lanes: Lanes, *, signed: bool = False) -> None:
+        """Write a destination register for the active lanes; narrower integers are extended to it."""
+        if isinstance(destination, Sink):
+            return
+        if not isinstance(destination, Register):
+            assert self.instruction is not None
+            raise self.unsupported(self.instruction, f"destination {destination!r}")
+        element = self.element_of(destination)
+        if element in FLOAT_BITS:
+            parts = tuple(self.b.bitcast(p, element) for p in lanes.parts)
+            lanes = Lanes(lanes.shape, parts)
+        else:
+            lanes = self.resize(self.observe(lanes), destination.type.bits, signed=signed)
+        shape = self.shape_of(destination.name)
+        lanes = self._merge(destination, convert(lanes, shape, self.b, self.geometry))
+        self._cache[destination.name] = lanes
+        if destination.name in self._live_out:
+            for slot, part in zip(self._slot(destination), lanes.parts, strict=True):
+                self.b.store(part, slot, align=64)
+
+    def _merge(self, register: Register, new: Lanes) -> Lanes:
+        """Keep the old value in lanes that do not execute, where somebody may still read it."""
+        conditions: list[Value] = []
+        guard = self._guard
+        if guard is not None:
+            conditions = list(guard.parts) if guard.shape.uniform else self.vectors(guard)
+        if new.shape.varying and self.mask is not None and register.name in self._blended:
+            masks = list(self.mask)
+            spread = conditions * len(masks) if len(conditions) == 1 else conditions
+            conditions = [self.b.and_(m, c) for m, c in zip(masks, spread, strict=True)] if spread else masks
+        if not conditions:
+            return new
+        old = self.read_register(register)
+        if len(conditions) == 1:
+            conditions *= len(new.parts)
+        triples = zip(conditions, new.parts, old.parts, strict=True)
+        return Lanes(new.shape, tuple(self.b.select(c, n, o) for c, n, o in triples))
+
+    def _slot(self, register: Register) -> tuple[Value, ...]:
+        """The register's stack memory, one piece a part, zero until written."""
+        found = self._slots.get(register.name)
+        if found is None:
+            shape = self.shape_of(register.name)
+            lanes = self.geometry.width if shape.varying else 1
+            count = self.geometry.groups if shape.varying else shape.bases
+            element = self.element_of(register)
+            found = tuple(self.b.alloca(element, lanes) for _ in range(count))
+            zero = self.b.splat(constant(element, 0), lanes)
+            for slot in found:
+                self.b.entry.append(f"store {zero.typed}, ptr {slot.ref}, align 64")
+            self._slots[register.name] = found
+        return found
+
+    def _find_blended(self) -> set[str]:
+        """Varying registers whose masked definitions must leave other lanes' values alone.
+
+        A register with one definition may be overwritten in lanes that never executed it. Lanes that did, in
+        an earlier round of a loop, may wait outside the loop, or at its head, with the register live.
+        """
+        places: dict[str, list[int]] = {}
+        for index in self.order.sequence:
+            for instruction in self.graph.blocks[index].instructions:
+                for register in definitions(instruction):
+                    places.setdefault(register.name, []).append(index)
+        return {name for name, blocks in places.items() if self._needs_blend(name, blocks)}
+
+    def _needs_blend(self, name: str, blocks: list[int]) -> bool:
+        if not any(n in self.uniformity.masked for n in blocks):
+            return False
+        return len(blocks) > 1 or any(
+            self._outlives_round(name, c.blocks, c.head) for c in self.order.around(blocks[0])
+        )
+
+    def _outlives_round(self, name: str, loop: list[int], head: int) -> bool:
+        if name in self.live.live_in[head]:
+            return True
+        left = {s for n in loop for s in self.graph.blocks[n].successors if s >= 0 and s not in loop}
+        return any(name in self.live.live_in[s] for s in left)
+
+    # --- lane-wise instructions ------------------------------------------------------------------------
+
+    def apply_lanewise(self, lowering: Lowering, instruction: Instruction) -> None:
+        """Compute a lane-wise instruction in the cheapest form its operands' shapes allow."""
+        destinations, sources = split(instruction)
+        value_only = reads_value_only(instruction)
+        operands = [self._source(o, instruction, value_only) for o in sources]
+        if reads_carry(instruction):
+            operands.append(self.read_register(CARRY))
+        mode, shape = combine(instruction, [o.shape for o in operands], self.geometry)
+        results = [
+            lowering(self.b, instruction, arguments) for arguments in self._arguments(mode, shape, operands)
+        ]
+        targets = _flatten(destinations)
+        if writes_carry(instruction):
+            targets.append(CARRY)
+        signed = instruction.types[0].kind == "s"
+        columns = [r if isinstance(r, tuple) else (r,) for r in results]
+        for i, target in enumerate(targets):
+            parts = tuple(column[i] for column in columns)
+            if mode == "vector":
+                parts = tuple(self.b.splat(p, self.geometry.width) for p in parts)
+            self.write(target, Lanes(shape, parts), signed=signed)
+
+    def _source(self, operand: Operand, instruction: Instruction, value_only: bool) -> Lanes:
+        if isinstance(operand, Immediate) and operand.float_bits is not None:
+            floats = [t for t in instruction.types if t.kind == "f"]
+            type = floats[-1] if floats else instruction.types[0]
+            return uniform(constant(f"i{type.bits}", literal_bits(operand, type)))
+        return self.read(operand, value_only=value_only)
+
+    def _arguments(self, mode: str, shape: Shape, operands: list[Lanes]) -> Iterator[list[Value]]:
+        """The operands' Values, once for each time the instruction is to be computed."""
+        groups = range(self.geometry.groups)
+        if mode == "scalar":
+            yield [o.parts[0] for o in operands]
+        elif mode == "affine":
+            for i in range(shape.bases):
+                yield [base(o, i) for o in operands]
+        else:
+            for g in groups:
+                yield [narrow(o, g, self.b, self.geometry) for o in operands]
+
+
+def _flatten(operands: tuple[Operand, ...]) -> list[Operand]:
+    """Destinations in order, pairs and vectors opened."""
+    found: list[Operand] = []
+    for operand in operands:
+        match operand:
+            case Pair(first=first, second=second):
+                found += [first, second]
+            case Vector(elements=elements):
+                found += elements
+            case _:
+                found.append(operand)
+    return found
+
+
+def literal_bits(literal: Immediate, type: ScalarType) -> int:
+    """A floating-point literal's bits in ``type``; a literal of another width is rounded (PTX ISA 4.5.2)."""
+    codes = {16: ("<e", "<H"), 32: ("<f", "<I"), 64: ("<d", "<Q")}
+    width = literal.float_bits or 64
+    if width == type.bits or type.bits not in codes:
+        return literal.value
+    value = struct.unpack(codes[width][0], struct.pack(codes[width][1], literal.value))[0]
+    bits: int = struct.unpack(codes[type.bits][1], struct.pack(codes[type.bits][0], value))[0]
+    return bits

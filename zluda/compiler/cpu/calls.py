@@ -1,0 +1,107 @@
+"""Functions on the CPU: called with the lanes that call, parameters in memory, one slot a lane.
+
+``i32 function(context, warp, active lanes, results…, parameters…)`` returns the lanes that are still there:
+those that executed ``exit`` are not. Results and parameters are pointers to 32 copies side by side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.masked import MaskedControl
+from zluda.compiler.cpu.memory import lane_stride
+from zluda.compiler.cpu.special import context_pointer, warp_number
+from zluda.compiler.ir import Value
+from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes
+from zluda.compiler.unit import Unit
+from zluda.ptx.module import Register, Variable
+
+if TYPE_CHECKING:
+    from zluda.compiler.cpu.ops import CpuOps
+
+
+def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
+    """Write a function that a kernel calls."""
+    function = unit.functions[name]
+    f = FunctionCodegen(unit, function, ops, partial=True)
+    variables = [*function.returns, *function.parameters]
+    pointers = [Value("ptr", 1, f"%parameter.{i}") for i in range(len(variables))]
+    f.stack_variables |= {v.name: p for v, p in zip(variables, pointers, strict=True)}
+    active = Value("i32", 1, "%active")
+    if unit.may_exit:
+        f.exited = f.b.alloca("i32", align=4)
+        f.b.entry.append(f"store i32 0, ptr {f.exited.ref}, align 4")
+    mask = tuple(f.unpack_bits(active))
+    for variable, pointer in zip(function.parameters, pointers[len(function.returns) :], strict=True):
+        if variable.space == "reg":
+            f.initialize(Register(variable.name, variable.type), load_lanes(f, pointer, variable))
+    MaskedControl(f, mask).write()
+    for variable, pointer in zip(function.returns, pointers, strict=False):
+        if variable.space == "reg":
+            store_lanes(f, pointer, f.final(Register(variable.name, variable.type)), lane_stride(variable))
+    alive = active
+    if f.exited is not None:
+        alive = f.b.and_(active, f.b.not_(f.b.load("i32", f.exited, align=4)))
+    f.b.ret(alive)
+    formal = ", ".join(["ptr %context", "i32 %warp", active.typed, *(p.typed for p in pointers)])
+    unit.ir.define(unit.ir_name(name), f"internal i32 @{unit.ir_name(name)}({formal}) noinline #0", f.b)
+
+
+def load_lanes(f: FunctionCodegen, pointer: Value, variable: Variable) -> Lanes:
+    """A register-sized value of every lane."""
+    width, stride = f.geometry.width, lane_stride(variable)
+    parts = [
+        f.b.load(f"i{variable.type.bits}", f.b.gep(pointer, g * width * stride), width, align=1)
+        for g in range(f.geometry.groups)
+    ]
+    return Lanes(VARYING, tuple(parts))
+
+
+def store_lanes(f: FunctionCodegen, pointer: Value, lanes: Lanes, stride: int) -> None:
+    """Every lane's value, side by side."""
+    for g, part in enumerate(f.vectors(lanes)):
+        f.b.store(part, f.b.gep(pointer, g * f.geometry.width * stride), align=1)
+
+
+class CallOps:
+    """The call part of the CPU's TargetOps."""
+
+    geometry: Geometry
+
+    def call(
+        self,
+        f: FunctionCodegen,
+        name: str,
+        results: list[CallValue],
+        arguments: list[CallValue],
+        *,
+        cut: bool = True,
+    ) -> None:
+        """Call a function for the active lanes; ``cut`` drops lanes that left the kernel in it."""
+        function = f.unit.functions[name]
+        b = f.b
+        pointers = [self._place(f, v, p) for v, p in zip(results, function.returns, strict=True)]
+        pointers += [self._place(f, v, p) for v, p in zip(arguments, function.parameters, strict=True)]
+        alive = b.call(
+            f.unit.ir_name(name), [context_pointer(), warp_number(), f.mask_bits(), *pointers], "i32"
+        )
+        for value, pointer, variable in zip(results, pointers, function.returns, strict=False):
+            if value.target is not None:
+                f.write(value.target, load_lanes(f, pointer, variable))
+        if f.unit.may_exit:
+            if cut:
+                f.survive(alive)
+            else:
+                f.mask = tuple(f.unpack_bits(alive))
+
+    def _place(self, f: FunctionCodegen, value: CallValue, variable: Variable) -> Value:
+        """Where a result goes or an argument lies."""
+        if value.variable:
+            self.symbol(f, value.variable)  # type: ignore[attr-defined]
+            return f.stack_variables[value.variable]
+        stride = lane_stride(variable)
+        pointer = f.b.alloca("i8", count=WARP * stride)
+        if value.lanes is not None:
+            store_lanes(f, pointer, f.resize(value.lanes, variable.type.bits), stride)
+        return pointer

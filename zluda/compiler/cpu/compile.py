@@ -1,0 +1,103 @@
+"""A kernel for the CPU: its functions, the loop over its warps, and the object they make."""
+
+from __future__ import annotations
+
+from zluda.compiler.codegen import FunctionCodegen, Mask
+from zluda.compiler.cpu.calls import define_function
+from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object
+from zluda.compiler.cpu.masked import MaskedControl
+from zluda.compiler.cpu.ops import CpuOps
+from zluda.compiler.ir import Builder, constant
+from zluda.compiler.layout import parameter_layout
+from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.target import WARP, CompiledKernel, Dim3
+from zluda.compiler.unit import Unit
+from zluda.errors import Error
+from zluda.ptx import Module
+
+ENTRY = "kernel"
+
+
+def compile_kernel(module: Module, name: str, block: Dim3) -> CompiledKernel:
+    """See :func:`zluda.compiler.compile_kernel`."""
+    unit = build_unit(module, name, block)
+    slots, size = parameter_layout(unit.kernel.parameters)
+    text = kernel_ir(unit)
+    return CompiledKernel(
+        name=name,
+        block=block,
+        entry=ENTRY,
+        code=emit_object(text),
+        symbols=tuple(unit.symbols),
+        parameters=slots,
+        parameter_bytes=size,
+        shared_bytes=unit.shared.static_bytes,
+        dynamic_shared_offset=unit.shared.dynamic_offset,
+        instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
+    )
+
+
+def build_unit(module: Module, name: str, block: Dim3) -> Unit:
+    """The kernel with all it reaches."""
+    function = module.function(name)
+    if not function.is_entry or function.body is None:
+        raise Error(f"{module.file}: {name} is not a kernel")
+    return Unit(module, function, block)
+
+
+def kernel_ir(unit: Unit) -> str:
+    """LLVM IR of a whole kernel."""
+    ops = CpuOps()
+    for name in unit.functions:
+        define_function(unit, name, ops)
+    _define_warp(unit, ops)
+    _define_entry(unit)
+    functions = unit.ir.text().replace(") {\n", ") #0 {\n")
+    return f"{functions}\n{FUNCTION_ATTRIBUTES}\n!0 = !{{}}\n"
+
+
+def _define_warp(unit: Unit, ops: CpuOps) -> None:
+    partial = unit.threads % WARP != 0 or unit.may_exit
+    f = FunctionCodegen(unit, unit.kernel, ops, partial=partial)
+    MaskedControl(f, _entry_mask(f)).write()
+    f.b.ret()
+    inline = "" if unit.uses_fibers else "alwaysinline "
+    unit.ir.define("warp", f"internal void @warp(ptr %context, i32 %warp) {inline}#0", f.b)
+
+
+def _entry_mask(f: FunctionCodegen) -> Mask | None:
+    """The lanes that are threads of the block: not all, in the last warp of a block that does not fill it."""
+    threads, b = f.unit.threads, f.b
+    if threads % WARP == 0:
+        return None
+    from zluda.compiler.cpu.special import warp_number
+
+    first = b.shl(warp_number(), 5)
+    return tuple(
+        b.icmp("ult", b.add(f.lane_numbers(g), b.splat(first, f.geometry.width)), threads)
+        for g in range(f.geometry.groups)
+    )
+
+
+def _define_entry(unit: Unit) -> None:
+    """``kernel(context)`` runs one block: its warps in a loop, or as fibers."""
+    b = Builder(unit.ir)
+    if unit.uses_fibers:
+        unit.ir.declare("zluda_fibers", "void (ptr, ptr)")
+        b.emit("call void @zluda_fibers(ptr %context, ptr @warp)")
+    else:
+        b.branch("each")
+        b.label("each")
+        warp = (
+            b.define("i32", 1, "phi i32 [ 0, %0 ], [ %next, %each ]")
+            if unit.warps > 1
+            else constant("i32", 0)
+        )
+        b.emit(f"call void @warp(ptr %context, i32 {warp.ref})")
+        if unit.warps > 1:
+            b.emit(f"%next = add i32 {warp.ref}, 1")
+            b.emit(f"%more = icmp ult i32 %next, {unit.warps}")
+            b.emit("br i1 %more, label %each, label %out")
+            b.label("out")
+    b.ret()
+    unit.ir.define(ENTRY, f"void @{ENTRY}(ptr %context) #0", b)

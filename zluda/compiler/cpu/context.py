@@ -1,0 +1,127 @@
+"""The records that generated code, the native runtime and the device share: one place for their layout."""
+
+from __future__ import annotations
+
+import ctypes
+
+from zluda.compiler.ir import Builder, Value
+
+MAX_WARPS = 32  # 1024 threads a block
+BARRIERS = 16  # PTX ISA 9.7.13.1: sixteen barriers a block
+STACK_BYTES = 16 << 20  # address space of one warp's stack; pages are backed when touched
+STACK_REGION = STACK_BYTES * MAX_WARPS
+
+Triple = ctypes.c_uint32 * 3
+
+READY, WAITING, DONE, NEW = range(4)
+
+
+class Barrier(ctypes.Structure):
+    """One of a block's barriers: warps arrived, threads expected (0: all), and the votes of ``bar.red``."""
+
+    _fields_ = [
+        ("arrived", ctypes.c_uint32),
+        ("expected", ctypes.c_uint32),
+        ("votes", ctypes.c_uint32),
+        ("voters", ctypes.c_uint32),
+    ]
+
+
+class Fiber(ctypes.Structure):
+    """A warp that can be suspended: its saved stack pointer, state, barrier waited for, and votes read there."""
+
+    _fields_ = [
+        ("stack", ctypes.c_uint64),
+        ("state", ctypes.c_uint32),
+        ("barrier", ctypes.c_uint32),
+        ("votes", ctypes.c_uint32),
+        ("voters", ctypes.c_uint32),
+    ]
+
+
+class Context(ctypes.Structure):
+    """What a worker's code knows of the block it runs. Addresses are host addresses."""
+
+    _fields_ = [
+        ("params", ctypes.c_uint64),
+        ("shared", ctypes.c_uint64),
+        ("symbols", ctypes.c_uint64),
+        ("stack_low", ctypes.c_uint64),
+        ("stack_high", ctypes.c_uint64),
+        ("ctaid", Triple),
+        ("nctaid", Triple),
+        ("shared_bytes", ctypes.c_uint32),
+        ("dynamic_shared_bytes", ctypes.c_uint32),
+        ("param_bytes", ctypes.c_uint32),
+        ("worker", ctypes.c_uint32),
+        ("grid_id", ctypes.c_uint64),
+        ("job", ctypes.c_uint64),
+        ("escape", ctypes.c_uint64),
+        ("scheduler", ctypes.c_uint64),
+        ("warp_function", ctypes.c_uint64),
+        ("warps", ctypes.c_uint32),
+        ("live", ctypes.c_uint32),
+        ("current", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+        ("barriers", Barrier * BARRIERS),
+        ("fibers", Fiber * MAX_WARPS),
+    ]
+
+
+class Job(ctypes.Structure):
+    """One launch: what every worker runs, the next block to take, and the first fault.
+
+    ``sequence`` counts launches (a worker waits for it to move), ``done`` the workers that have finished.
+    """
+
+    _fields_ = [
+        ("sequence", ctypes.c_uint32),
+        ("done", ctypes.c_uint32),
+        ("kernel", ctypes.c_uint64),
+        ("params", ctypes.c_uint64),
+        ("symbols", ctypes.c_uint64),
+        ("grid_id", ctypes.c_uint64),
+        ("next", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint64),
+        ("chunk", ctypes.c_uint64),
+        ("nctaid", Triple),
+        ("shared_bytes", ctypes.c_uint32),
+        ("dynamic_shared_bytes", ctypes.c_uint32),
+        ("param_bytes", ctypes.c_uint32),
+        ("warps", ctypes.c_uint32),
+        ("fault", ctypes.c_uint32),
+        ("fault_ctaid", Triple),
+        ("fault_thread", ctypes.c_uint32),
+        ("fault_address", ctypes.c_uint64),
+    ]
+
+
+FAULTS = {
+    1: "trap instruction executed (cudaErrorLaunchFailure)",
+    2: "breakpoint instruction executed",
+    3: "misaligned address",
+    4: "threads wait at barriers that can never complete",
+    6: "device-side assert triggered",
+    5: "call through an invalid function pointer",
+}
+"""Why a launch stopped, by :attr:`Job.fault`."""
+
+FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6}
+
+
+def field_pointer(b: Builder, record: Value, structure: type[ctypes.Structure], name: str) -> Value:
+    """The address of a field of a record."""
+    return b.gep(record, getattr(structure, name).offset)
+
+
+def llvm_struct(structure: type[ctypes.Structure]) -> str:
+    """An LLVM struct type with the same layout (the records have no implicit padding)."""
+    return "{ " + ", ".join(_llvm_type(kind) for _, kind, *_ in structure._fields_) + " }"
+
+
+def _llvm_type(kind: type) -> str:
+    if issubclass(kind, ctypes.Structure):
+        return llvm_struct(kind)
+    if issubclass(kind, ctypes.Array):
+        return f"[{kind._length_} x {_llvm_type(kind._type_)}]"
+    return f"i{8 * ctypes.sizeof(kind)}"

@@ -1,0 +1,72 @@
+"""LLVM over a module's text: verify, a short list of passes, machine code (facts in ``docs/architecture.md``).
+
+Full O2 takes three to eight times as long and gains little on code that is vectorised already.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from zluda.errors import Error
+
+FUNCTION_ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" "no-trapping-math"="true" }'
+"""Both width attributes together: one without the other aborts the process inside LLVM."""
+
+_PASSES = (
+    "always_inliner",
+    "sroa",
+    "simplify_cfg",
+    "instruction_combine",
+    "sccp",
+    "simplify_cfg",
+    "aggressive_dce",
+)
+
+
+@functools.cache
+def target_machine() -> Any:
+    """Code generation for this host."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # the runtime switches stacks in assembly
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=2,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+def emit_object(text: str, *, optimize: bool = True) -> bytes:
+    """A relocatable object from IR text. An error here is a fault of this compiler."""
+    import llvmlite.binding as llvm
+
+    machine = target_machine()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise Error(f"the compiler wrote LLVM IR that is not valid: {error}") from error
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    if optimize:
+        _optimize(module, machine)
+    return bytes(machine.emit_object(module))
+
+
+def _optimize(module: Any, machine: Any) -> None:
+    import llvmlite.binding as llvm
+
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    passes = llvm.create_new_module_pass_manager()
+    for name in _PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    passes.run(module, builder)

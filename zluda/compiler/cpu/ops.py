@@ -1,0 +1,16 @@
+"""The CPU's TargetOps, put together from its parts."""
+
+from __future__ import annotations
+
+from zluda.compiler.cpu.atomics import AtomicOps
+from zluda.compiler.cpu.calls import CallOps
+from zluda.compiler.cpu.memory import MemoryOps
+from zluda.compiler.cpu.special import SpecialRegisters
+from zluda.compiler.cpu.warp import WarpOps
+from zluda.compiler.target import Geometry
+
+
+class CpuOps(SpecialRegisters, MemoryOps, AtomicOps, WarpOps, CallOps):
+    """A warp as two groups of 16 lanes: one register of AVX-512 each, two of AVX2."""
+
+    geometry = Geometry(groups=2, width=16)

@@ -1,0 +1,435 @@
+; The native runtime: runs a grid's blocks, suspends and resumes the warps of a block, stops a launch.
+;
+; Context and Job are the records of context.py; a record and field in braces are its byte offset. Every
+; worker thread has one Context and one region of stacks, a stack a warp. A kernel without barriers runs its
+; warps one after the other on the whole region. One with barriers runs each warp as a fiber: at a barrier the
+; warp switches to the scheduler, which resumes whoever is ready, until all are done.
+
+declare i64 @syscall(i64, ...)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.x86.sse2.pause()
+
+; --- stacks ------------------------------------------------------------------------------------------
+; System V x86-64: rbx, rbp, r12-r15 survive calls; all vector registers are the caller's to save.
+
+; Save the running stack in *save and continue on another that was saved so.
+define void @zluda_switch(ptr %save, ptr %to) naked noinline nounwind {
+  call void asm sideeffect "pushq %rbp\0Apushq %rbx\0Apushq %r12\0Apushq %r13\0Apushq %r14\0Apushq %r15\0Amovq %rsp, (%rdi)\0Amovq %rsi, %rsp\0Apopq %r15\0Apopq %r14\0Apopq %r13\0Apopq %r12\0Apopq %rbx\0Apopq %rbp\0Aretq", "~{memory}"()
+  unreachable
+}
+
+; Call function(context) on another stack; @zluda_escape(*escape) returns from here at once.
+define void @zluda_enter(ptr %function, ptr %context, ptr %escape, ptr %stack) naked noinline nounwind {
+  call void asm sideeffect "pushq %rbp\0Apushq %rbx\0Apushq %r12\0Apushq %r13\0Apushq %r14\0Apushq %r15\0Amovq %rsp, (%rdx)\0Amovq %rdx, %rbx\0Amovq %rcx, %rsp\0Amovq %rdi, %rax\0Amovq %rsi, %rdi\0Acallq *%rax\0Amovq (%rbx), %rsp\0Apopq %r15\0Apopq %r14\0Apopq %r13\0Apopq %r12\0Apopq %rbx\0Apopq %rbp\0Aretq", "~{memory}"()
+  unreachable
+}
+
+; Leave whatever runs and return from @zluda_enter.
+define void @zluda_escape(ptr %stack) naked noinline nounwind {
+  call void asm sideeffect "movq %rdi, %rsp\0Apopq %r15\0Apopq %r14\0Apopq %r13\0Apopq %r12\0Apopq %rbx\0Apopq %rbp\0Aretq", "~{memory}"()
+  unreachable
+}
+
+; Where a new fiber begins: its first switch popped the context into rbx.
+define void @zluda_fiber_start() naked noinline nounwind {
+  call void asm sideeffect "movq %rbx, %rdi\0Acallq *%r12", "~{memory}"()
+  unreachable
+}
+
+; --- warps -------------------------------------------------------------------------------------------
+
+define internal ptr @fiber(ptr %c, i32 %w) {
+  %wide = zext i32 %w to i64
+  %o = mul i64 %wide, ${sizeof.Fiber}
+  %all = getelementptr i8, ptr %c, i64 ${Context.fibers}
+  %f = getelementptr i8, ptr %all, i64 %o
+  ret ptr %f
+}
+
+; A fiber's life: run the warp, be done, never return.
+define internal void @fiber_main(ptr %c) noinline {
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  %w = load i32, ptr %pw
+  %pf = getelementptr i8, ptr %c, i64 ${Context.warp_function}
+  %fn = load ptr, ptr %pf
+  call void %fn(ptr %c, i32 %w)
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
+  store i32 ${DONE}, ptr %ps
+  %pl = getelementptr i8, ptr %c, i64 ${Context.live}
+  %l = load i32, ptr %pl
+  %l1 = sub i32 %l, 1
+  store i32 %l1, ptr %pl
+  br label %each
+each:                                             ; barriers that waited for this warp too
+  %i = phi i32 [ 0, %0 ], [ %i1, %each ]
+  call void @release(ptr %c, i32 %i)
+  %i1 = add i32 %i, 1
+  %more = icmp ult i32 %i1, ${BARRIERS}
+  br i1 %more, label %each, label %leave
+leave:
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %sched = load ptr, ptr %psched
+  call void @zluda_switch(ptr %f, ptr %sched)
+  unreachable
+}
+
+; Complete a barrier when enough warps have arrived: hand the votes to those who wait, and begin anew.
+define internal void @release(ptr %c, i32 %id) noinline {
+  %wide = zext i32 %id to i64
+  %o = mul i64 %wide, ${sizeof.Barrier}
+  %all = getelementptr i8, ptr %c, i64 ${Context.barriers}
+  %b = getelementptr i8, ptr %all, i64 %o
+  %arrived = load i32, ptr %b
+  %some = icmp ne i32 %arrived, 0
+  br i1 %some, label %count, label %out
+count:
+  %pe = getelementptr i8, ptr %b, i64 ${Barrier.expected}
+  %threads = load i32, ptr %pe
+  %up = add i32 %threads, 31
+  %given = lshr i32 %up, 5
+  %everybody = icmp eq i32 %threads, 0
+  %pl = getelementptr i8, ptr %c, i64 ${Context.live}
+  %live = load i32, ptr %pl
+  %expected = select i1 %everybody, i32 %live, i32 %given
+  %complete = icmp uge i32 %arrived, %expected
+  br i1 %complete, label %free, label %out
+free:
+  %pv = getelementptr i8, ptr %b, i64 ${Barrier.votes}
+  %votes = load i64, ptr %pv, align 4
+  %pw = getelementptr i8, ptr %c, i64 ${Context.warps}
+  %warps = load i32, ptr %pw
+  br label %each
+each:
+  %w = phi i32 [ 0, %free ], [ %w1, %next ]
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
+  %s = load i32, ptr %ps
+  %waits = icmp eq i32 %s, ${WAITING}
+  %pb = getelementptr i8, ptr %f, i64 ${Fiber.barrier}
+  %which = load i32, ptr %pb
+  %here = icmp eq i32 %which, %id
+  %both = and i1 %waits, %here
+  br i1 %both, label %wake, label %next
+wake:
+  store i32 ${READY}, ptr %ps
+  %pfv = getelementptr i8, ptr %f, i64 ${Fiber.votes}
+  store i64 %votes, ptr %pfv, align 4
+  br label %next
+next:
+  %w1 = add i32 %w, 1
+  %more = icmp ult i32 %w1, %warps
+  br i1 %more, label %each, label %reset
+reset:
+  call void @llvm.memset.p0.i64(ptr %b, i8 0, i64 ${sizeof.Barrier}, i1 false)
+  br label %out
+out:
+  ret void
+}
+
+; A warp arrives at a barrier: threads (0: all of the block) take part, votes of voters lanes are yes. Returns
+; votes and voters (in the upper half) of all warps when %wait, as soon as the barrier is complete.
+define i64 @zluda_barrier(ptr %c, i32 %id, i32 %threads, i32 %votes, i32 %voters, i32 %wait) noinline nounwind {
+  %slot = and i32 %id, 15
+  %wide = zext i32 %slot to i64
+  %o = mul i64 %wide, ${sizeof.Barrier}
+  %all = getelementptr i8, ptr %c, i64 ${Context.barriers}
+  %b = getelementptr i8, ptr %all, i64 %o
+  %a = load i32, ptr %b
+  %a1 = add i32 %a, 1
+  store i32 %a1, ptr %b
+  %pe = getelementptr i8, ptr %b, i64 ${Barrier.expected}
+  store i32 %threads, ptr %pe
+  %pv = getelementptr i8, ptr %b, i64 ${Barrier.votes}
+  %v = load i32, ptr %pv
+  %v1 = add i32 %v, %votes
+  store i32 %v1, ptr %pv
+  %pr = getelementptr i8, ptr %b, i64 ${Barrier.voters}
+  %r = load i32, ptr %pr
+  %r1 = add i32 %r, %voters
+  store i32 %r1, ptr %pr
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  %w = load i32, ptr %pw
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
+  %waits = icmp ne i32 %wait, 0
+  br i1 %waits, label %suspend, label %pass
+suspend:
+  store i32 ${WAITING}, ptr %ps
+  %pb = getelementptr i8, ptr %f, i64 ${Fiber.barrier}
+  store i32 %slot, ptr %pb
+  br label %pass
+pass:
+  call void @release(ptr %c, i32 %slot)
+  %s = load i32, ptr %ps
+  %still = icmp eq i32 %s, ${WAITING}
+  br i1 %still, label %switch, label %done
+switch:
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %sched = load ptr, ptr %psched
+  call void @zluda_switch(ptr %f, ptr %sched)
+  br label %done
+done:
+  %pfv = getelementptr i8, ptr %f, i64 ${Fiber.votes}
+  %result = load i64, ptr %pfv, align 4
+  ret i64 %result
+}
+
+; Let the block's other warps run: called in loops that wait for memory to change.
+define void @zluda_yield(ptr %c) noinline nounwind {
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  %w = load i32, ptr %pw
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %sched = load ptr, ptr %psched
+  call void @zluda_switch(ptr %f, ptr %sched)
+  ret void
+}
+
+; Run all warps of a block as fibers.
+define void @zluda_fibers(ptr %c, ptr %warp) noinline nounwind {
+  %pf = getelementptr i8, ptr %c, i64 ${Context.warp_function}
+  store ptr %warp, ptr %pf
+  %pn = getelementptr i8, ptr %c, i64 ${Context.warps}
+  %warps = load i32, ptr %pn
+  %pl = getelementptr i8, ptr %c, i64 ${Context.live}
+  store i32 %warps, ptr %pl
+  %bars = getelementptr i8, ptr %c, i64 ${Context.barriers}
+  call void @llvm.memset.p0.i64(ptr %bars, i8 0, i64 ${sizeof.barriers}, i1 false)
+  %plow = getelementptr i8, ptr %c, i64 ${Context.stack_low}
+  %low = load i64, ptr %plow
+  br label %prepare
+prepare:
+  %i = phi i32 [ 0, %0 ], [ %i1, %prepare ]
+  %i1 = add i32 %i, 1
+  %n = zext i32 %i1 to i64
+  %o = mul i64 %n, ${STACK_BYTES}
+  %top0 = add i64 %low, %o
+  ; the scheduler itself runs at the region's end, and equal stack depths must not share cache sets
+  %color = mul i64 %n, 2112
+  %below = add i64 %color, 65536
+  %top1 = sub i64 %top0, %below
+  %top = and i64 %top1, -64
+  %sp = sub i64 %top, 56
+  %frame = inttoptr i64 %sp to ptr
+  ; popped in turn: r15 r14 r13 r12 rbx rbp, then the return address
+  %p12 = getelementptr i64, ptr %frame, i64 3
+  store ptr @fiber_main, ptr %p12
+  %pbx = getelementptr i64, ptr %frame, i64 4
+  store ptr %c, ptr %pbx
+  %pra = getelementptr i64, ptr %frame, i64 6
+  store ptr @zluda_fiber_start, ptr %pra
+  %f = call ptr @fiber(ptr %c, i32 %i)
+  store i64 %sp, ptr %f
+  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
+  store i32 ${READY}, ptr %ps
+  %more = icmp ult i32 %i1, %warps
+  br i1 %more, label %prepare, label %round
+round:
+  br label %each
+each:
+  %w = phi i32 [ 0, %round ], [ %w1, %next ]
+  %ran = phi i32 [ 0, %round ], [ %ran1, %next ]
+  %g = call ptr @fiber(ptr %c, i32 %w)
+  %pg = getelementptr i8, ptr %g, i64 ${Fiber.state}
+  %s = load i32, ptr %pg
+  %ready = icmp eq i32 %s, ${READY}
+  br i1 %ready, label %resume, label %next
+resume:
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  store i32 %w, ptr %pw
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %to = load ptr, ptr %g
+  call void @zluda_switch(ptr %psched, ptr %to)
+  br label %next
+next:
+  %ran1 = phi i32 [ %ran, %each ], [ 1, %resume ]
+  %w1 = add i32 %w, 1
+  %again = icmp ult i32 %w1, %warps
+  br i1 %again, label %each, label %end
+end:
+  %live = load i32, ptr %pl
+  %finished = icmp eq i32 %live, 0
+  br i1 %finished, label %out, label %stuck
+stuck:
+  %moved = icmp ne i32 %ran1, 0
+  br i1 %moved, label %round, label %deadlock
+deadlock:
+  call void @zluda_fault(ptr %c, i32 ${FAULT.deadlock}, i32 0, i64 0)
+  unreachable
+out:
+  ret void
+}
+
+; --- faults ------------------------------------------------------------------------------------------
+
+; Record the launch's first fault and stop running the block.
+define void @zluda_fault(ptr %c, i32 %code, i32 %thread, i64 %address) noinline cold noreturn nounwind {
+  %pj = getelementptr i8, ptr %c, i64 ${Context.job}
+  %j = load ptr, ptr %pj
+  %pf = getelementptr i8, ptr %j, i64 ${Job.fault}
+  %x = cmpxchg ptr %pf, i32 0, i32 %code seq_cst seq_cst
+  %first = extractvalue { i32, i1 } %x, 1
+  br i1 %first, label %record, label %leave
+record:
+  %pc = getelementptr i8, ptr %c, i64 ${Context.ctaid}
+  %at = load [3 x i32], ptr %pc, align 4
+  %pfc = getelementptr i8, ptr %j, i64 ${Job.fault_ctaid}
+  store [3 x i32] %at, ptr %pfc, align 4
+  %pt = getelementptr i8, ptr %j, i64 ${Job.fault_thread}
+  store i32 %thread, ptr %pt
+  %pa = getelementptr i8, ptr %j, i64 ${Job.fault_address}
+  store i64 %address, ptr %pa
+  br label %leave
+leave:
+  %pe = getelementptr i8, ptr %c, i64 ${Context.escape}
+  %stack = load ptr, ptr %pe
+  call void @zluda_escape(ptr %stack)
+  unreachable
+}
+
+; --- grids -------------------------------------------------------------------------------------------
+
+; Take chunks of blocks from a job and run them until none is left or one has failed.
+define void @zluda_run(ptr %j, ptr %c) noinline nounwind {
+  %pcj = getelementptr i8, ptr %c, i64 ${Context.job}
+  store ptr %j, ptr %pcj
+  %from = getelementptr i8, ptr %j, i64 ${Job.params}
+  %params = load i64, ptr %from
+  store i64 %params, ptr %c
+  %pjs = getelementptr i8, ptr %j, i64 ${Job.symbols}
+  %symbols = load i64, ptr %pjs
+  %pcs = getelementptr i8, ptr %c, i64 ${Context.symbols}
+  store i64 %symbols, ptr %pcs
+  %pjg = getelementptr i8, ptr %j, i64 ${Job.grid_id}
+  %grid = load i64, ptr %pjg
+  %pcg = getelementptr i8, ptr %c, i64 ${Context.grid_id}
+  store i64 %grid, ptr %pcg
+  %pjn = getelementptr i8, ptr %j, i64 ${Job.nctaid}
+  %dims = load [3 x i32], ptr %pjn, align 4
+  %pcn = getelementptr i8, ptr %c, i64 ${Context.nctaid}
+  store [3 x i32] %dims, ptr %pcn, align 4
+  %pjb = getelementptr i8, ptr %j, i64 ${Job.shared_bytes}
+  %bytes = load [3 x i32], ptr %pjb, align 4
+  %pcb = getelementptr i8, ptr %c, i64 ${Context.shared_bytes}
+  store [3 x i32] %bytes, ptr %pcb, align 4
+  %pjw = getelementptr i8, ptr %j, i64 ${Job.warps}
+  %warps = load i32, ptr %pjw
+  %pcw = getelementptr i8, ptr %c, i64 ${Context.warps}
+  store i32 %warps, ptr %pcw
+  %pk = getelementptr i8, ptr %j, i64 ${Job.kernel}
+  %kernel = load ptr, ptr %pk
+  %pchunk = getelementptr i8, ptr %j, i64 ${Job.chunk}
+  %chunk = load i64, ptr %pchunk
+  %pblocks = getelementptr i8, ptr %j, i64 ${Job.blocks}
+  %blocks = load i64, ptr %pblocks
+  %pnext = getelementptr i8, ptr %j, i64 ${Job.next}
+  %pfault = getelementptr i8, ptr %j, i64 ${Job.fault}
+  %pescape = getelementptr i8, ptr %c, i64 ${Context.escape}
+  %ptop = getelementptr i8, ptr %c, i64 ${Context.stack_high}
+  %top = load ptr, ptr %ptop
+  %pid = getelementptr i8, ptr %c, i64 ${Context.ctaid}
+  %pidy = getelementptr i8, ptr %pid, i64 4
+  %pidz = getelementptr i8, ptr %pid, i64 8
+  %nx32 = extractvalue [3 x i32] %dims, 0
+  %ny32 = extractvalue [3 x i32] %dims, 1
+  %nx = zext i32 %nx32 to i64
+  %ny = zext i32 %ny32 to i64
+  br label %grab
+grab:
+  %first = atomicrmw add ptr %pnext, i64 %chunk monotonic
+  %past = icmp uge i64 %first, %blocks
+  br i1 %past, label %out, label %have
+have:
+  %want = add i64 %first, %chunk
+  %over = icmp ugt i64 %want, %blocks
+  %last = select i1 %over, i64 %blocks, i64 %want
+  br label %block
+block:
+  %n = phi i64 [ %first, %have ], [ %n1, %ok ]
+  %x = urem i64 %n, %nx
+  %row = udiv i64 %n, %nx
+  %y = urem i64 %row, %ny
+  %z = udiv i64 %row, %ny
+  %x32 = trunc i64 %x to i32
+  %y32 = trunc i64 %y to i32
+  %z32 = trunc i64 %z to i32
+  store i32 %x32, ptr %pid
+  store i32 %y32, ptr %pidy
+  store i32 %z32, ptr %pidz
+  call void @zluda_enter(ptr %kernel, ptr %c, ptr %pescape, ptr %top)
+  %failed = load atomic i32, ptr %pfault monotonic, align 4
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %out, label %ok
+ok:
+  %n1 = add i64 %n, 1
+  %more = icmp ult i64 %n1, %last
+  br i1 %more, label %block, label %grab
+out:
+  ret void
+}
+
+; A pool thread: wait for the job's sequence to move from %seen, run, say so, wait again; -1 ends it.
+; It spins for some microseconds before it sleeps, so that back-to-back launches find it awake.
+define void @zluda_worker(ptr %j, ptr %c, i32 %seen) noinline nounwind {
+  br label %wait
+wait:
+  %last = phi i32 [ %seen, %0 ], [ %now, %work ]
+  br label %spin
+spin:
+  %i = phi i32 [ 0, %wait ], [ %i1, %idle ], [ 0, %woken ]
+  %now = load atomic i32, ptr %j acquire, align 4
+  %moved = icmp ne i32 %now, %last
+  br i1 %moved, label %go, label %idle
+idle:
+  call void @llvm.x86.sse2.pause()
+  %i1 = add i32 %i, 1
+  %patient = icmp ult i32 %i1, 2000
+  br i1 %patient, label %spin, label %sleep
+sleep:                                            ; futex(FUTEX_WAIT_PRIVATE)
+  %r = call i64 (i64, ...) @syscall(i64 202, ptr %j, i32 128, i32 %last, ptr null, ptr null, i32 0)
+  br label %woken
+woken:
+  br label %spin
+go:
+  %stop = icmp eq i32 %now, -1
+  br i1 %stop, label %out, label %work
+work:
+  call void @zluda_run(ptr %j, ptr %c)
+  %pd = getelementptr i8, ptr %j, i64 ${Job.done}
+  %o = atomicrmw add ptr %pd, i32 1 release
+  br label %wait
+out:
+  ret void
+}
+
+; Run a job on this thread and on %others waiting workers, which are told %sequence; return when all are done.
+define void @zluda_launch(ptr %j, ptr %c, i32 %others, i32 %sequence) noinline nounwind {
+  %pd = getelementptr i8, ptr %j, i64 ${Job.done}
+  store atomic i32 0, ptr %pd monotonic, align 4
+  %alone = icmp eq i32 %others, 0
+  br i1 %alone, label %run, label %wake
+wake:                                             ; futex(FUTEX_WAKE_PRIVATE)
+  store atomic i32 %sequence, ptr %j seq_cst, align 4
+  %r = call i64 (i64, ...) @syscall(i64 202, ptr %j, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  br label %run
+run:
+  call void @zluda_run(ptr %j, ptr %c)
+  br label %join
+join:
+  %d = load atomic i32, ptr %pd acquire, align 4
+  %all = icmp eq i32 %d, %others
+  br i1 %all, label %out, label %again
+again:
+  call void @llvm.x86.sse2.pause()
+  br label %join
+out:
+  ret void
+}
+
+; End the workers that wait on a job.
+define void @zluda_stop(ptr %j) noinline nounwind {
+  store atomic i32 -1, ptr %j seq_cst, align 4
+  %r = call i64 (i64, ...) @syscall(i64 202, ptr %j, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  ret void
+}

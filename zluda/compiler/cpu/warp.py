@@ -1,0 +1,246 @@
+"""Warp-wide operations, barriers and faults on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from zluda.compiler.cpu.context import FAULT_CODES
+from zluda.compiler.cpu.special import context_pointer, warp_number
+from zluda.compiler.ir import Builder, Value, constant
+from zluda.compiler.lanes import narrow, uniform, varying
+from zluda.compiler.target import VARYING, WARP, Geometry, Lanes
+from zluda.errors import UnsupportedError
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+# The source lane before clamping, from (lane, b, lowest lane of the segment); and whether it is in range,
+# from (source, limit) (PTX ISA 9.7.9.6).
+_SOURCE: dict[str, Callable[[Builder, Value, Value, Value, Value], Value]] = {
+    "up": lambda b, lane, by, low, segment: b.sub(lane, by),
+    "down": lambda b, lane, by, low, segment: b.add(lane, by),
+    "bfly": lambda b, lane, by, low, segment: b.xor(lane, by),
+    "idx": lambda b, lane, by, low, segment: b.or_(low, b.and_(by, b.not_(segment))),
+}
+
+
+def shuffle_source(mode: str, lane: int, by: int, clamp: int) -> tuple[int, bool]:
+    """The lane a lane reads from, and whether it was in range (the instruction's pseudo-code)."""
+    by, limit, segment = by & 31, clamp & 31, (clamp >> 8) & 31
+    highest, lowest = (lane & segment) | (limit & ~segment), lane & segment
+    source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": lowest | (by & ~segment)}[mode]
+    in_range = source >= highest if mode == "up" else source <= highest
+    return (source if in_range else lane) & 31, in_range
+
+
+class WarpOps:
+    """The cross-lane part of the CPU's TargetOps."""
+
+    geometry: Geometry
+
+    # --- shuffles --------------------------------------------------------------------------------------
+
+    def shuffle(
+        self, f: FunctionCodegen, mode: str, value: Lanes, lane: Lanes, clamp: Lanes
+    ) -> tuple[Lanes, Lanes]:
+        """See :class:`~zluda.compiler.target.TargetOps`. With literal operands it is a fixed permutation."""
+        if lane.shape.constant is not None and clamp.shape.constant is not None:
+            return self._fixed(f, mode, value, lane.shape.constant, clamp.shape.constant)
+        b, width = f.b, self.geometry.width
+        spot = self._spill(f, value)
+        results, ranges = [], []
+        for g in range(self.geometry.groups):
+            by = b.and_(b.splat(narrow(lane, g, b, self.geometry), width), 31)
+            limits = b.splat(narrow(clamp, g, b, self.geometry), width)
+            limit, segment = b.and_(limits, 31), b.and_(b.lshr(limits, 8), 31)
+            own = f.lane_numbers(g)
+            low = b.and_(own, segment)
+            highest = b.or_(low, b.and_(limit, b.not_(segment)))
+            source = _SOURCE[mode](b, own, by, low, segment)
+            in_range = b.icmp("sge" if mode == "up" else "sle", source, highest)
+            chosen = b.and_(b.select(in_range, source, own), 31)
+            results.append(b.gather(value.type, b.gep(spot, chosen, value.type), align=4))
+            ranges.append(in_range)
+        return Lanes(VARYING, tuple(results)), Lanes(VARYING, tuple(ranges))
+
+    def _fixed(self, f: FunctionCodegen, mode: str, value: Lanes, by: int, clamp: int) -> tuple[Lanes, Lanes]:
+        b, width = f.b, self.geometry.width
+        sources = [shuffle_source(mode, lane, by, clamp) for lane in range(WARP)]
+        first, second = f.vectors(value)
+        results, ranges = [], []
+        for g in range(self.geometry.groups):
+            own = sources[g * width : (g + 1) * width]
+            results.append(b.shuffle(first, second, [s for s, _ in own]))
+            ranges.append(b.vector("i1", [int(ok) for _, ok in own]))
+        return varying(results, self.geometry, b), varying(ranges, self.geometry, b)
+
+    def _spill(self, f: FunctionCodegen, value: Lanes) -> Value:
+        """All lanes side by side in memory."""
+        width = self.geometry.width
+        spot = f.b.alloca(value.type, width, count=self.geometry.groups)
+        size = width * value.parts[0].width // 8
+        for g, part in enumerate(f.vectors(value)):
+            f.b.store(part, f.b.gep(spot, g * size), align=64)
+        return spot
+
+    # --- votes -----------------------------------------------------------------------------------------
+
+    def ballot(self, f: FunctionCodegen, predicate: Lanes, members: Lanes | None) -> Lanes:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        b = f.b
+        voters = f.mask_bits()
+        if predicate.shape.uniform:
+            bits = b.and_(b.sext(predicate.parts[0], "i32"), voters)
+        else:
+            bits = b.and_(f.pack_bits(f.vectors(predicate)), voters)
+        if members is None:
+            return uniform(bits)
+        if members.shape.uniform:
+            return uniform(b.and_(members.parts[0], bits))
+        return Lanes(VARYING, tuple(b.and_(m, bits) for m in f.vectors(members)))
+
+    def first_active(self, f: FunctionCodegen, lanes: Lanes) -> Value:
+        """The value of the lowest active lane, as a scalar."""
+        if lanes.shape.uniform:
+            return lanes.parts[0]
+        lane = f.b.zext(f.b.intrinsic("cttz", f.mask_bits(), False), "i64")
+        size = max(lanes.parts[0].width // 8, 1)
+        return f.b.load(lanes.type, f.b.gep(self._spill(f, lanes), lane, lanes.type), align=size)
+
+    def match(self, f: FunctionCodegen, op: str, value: Lanes, members: Lanes) -> tuple[Lanes, Lanes]:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        b = f.b
+        active = b.and_(self.first_active(f, members), f.mask_bits())
+        if op == "all":
+            first = self.first_active(f, value)
+            equal = f.pack_bits([b.icmp("eq", v, first) for v in f.vectors(value)])
+            same = b.icmp("eq", b.and_(equal, active), active)
+            return uniform(b.select(same, active, 0)), uniform(same)
+        name = f.unit.ir.function(
+            f"match.any.{value.type}",
+            [(value.type, self.geometry.width)] * self.geometry.groups + [("i32", 1)],
+            _match_any,
+        )
+        whole = b.call(name, [*f.vectors(value), active], "i32", WARP)
+        width = self.geometry.width
+        parts = [
+            b.shuffle(whole, None, range(g * width, (g + 1) * width)) for g in range(self.geometry.groups)
+        ]
+        return varying(parts, self.geometry, b), uniform(constant("i1", 1))
+
+    def reduce(self, f: FunctionCodegen, op: str, type: ScalarType, value: Lanes, members: Lanes) -> Lanes:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        b = f.b
+        prefix = ("s" if type.kind == "s" else "u") if op in ("min", "max") else ""
+        reduction = prefix + op
+        neutral = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}.get(reduction, 0)
+        active = f.unpack_bits(b.and_(self.first_active(f, members), f.mask_bits()))
+        total: Value | None = None
+        for part, mask in zip(f.vectors(value), active, strict=True):
+            chosen = b.select(mask, part, neutral)
+            found = b.call(f"llvm.vector.reduce.{reduction}.v{part.lanes}i32", [chosen], "i32")
+            if total is None:
+                total = found
+            else:
+                total = b.intrinsic(reduction, total, found) if prefix else b.binary(reduction, total, found)
+        assert total is not None
+        return uniform(total)
+
+    # --- barriers, fences, faults ----------------------------------------------------------------------
+
+    def fence(self, f: FunctionCodegen, scope: str) -> None:
+        """Every fence is the strongest one."""
+        f.b.emit("fence seq_cst")
+
+    def barrier(
+        self,
+        f: FunctionCodegen,
+        identifier: Lanes,
+        threads: Lanes | None,
+        *,
+        wait: bool,
+        reduce: str = "",
+        predicate: Lanes | None = None,
+    ) -> Lanes | None:
+        """The warp arrives; the runtime suspends it until the barrier is complete."""
+        b = f.b
+        if f.unit.warps == 1 and not reduce:
+            return None  # the only warp there is
+        f.unit.uses_fibers = True
+        zero = constant("i32", 0)
+        expected = self.first_active(f, threads) if threads is not None else zero
+        votes = voters = zero
+        if predicate is not None:
+            yes = self.ballot(f, predicate, None).parts[0]
+            votes, voters = b.intrinsic("ctpop", yes), b.intrinsic("ctpop", f.mask_bits())
+        arguments = [context_pointer(), self.first_active(f, identifier), expected, votes, voters]
+        both = b.call("zluda_barrier", [*arguments, constant("i32", int(wait))], "i64")
+        if not reduce:
+            return None
+        ayes, all_votes = b.trunc(both, "i32"), b.trunc(b.lshr(both, 32), "i32")
+        return uniform(
+            {
+                "popc": lambda: ayes,
+                "and": lambda: b.icmp("eq", ayes, all_votes),
+                "or": lambda: b.icmp("ne", ayes, 0),
+            }[reduce]()
+        )
+
+    def trap(self, f: FunctionCodegen, kind: str) -> None:
+        """Stop the launch at the first active lane."""
+        b = f.b
+        if kind not in FAULT_CODES:
+            raise UnsupportedError(kind)
+        thread = b.add(b.shl(warp_number(), 5), b.intrinsic("cttz", f.mask_bits(), False))
+        b.call(
+            "zluda_fault", [context_pointer(), constant("i32", FAULT_CODES[kind]), thread, constant("i64", 0)]
+        )
+        b.unreachable()
+        b.label(b.fresh("stopped"))
+
+    def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
+        """In a loop that waits for memory to change, let the block's other warps run each time round."""
+        if f.unit.warps == 1:
+            return
+        instructions = [i for n in blocks for i in f.graph.blocks[n].instructions]
+        if any(_polls(i.opcode, i.slots) for i in instructions):
+            f.unit.uses_fibers = True
+            f.b.call("zluda_yield", [context_pointer()])
+
+
+def _polls(opcode: str, slots) -> bool:  # type: ignore[no-untyped-def]
+    """Whether an instruction may be how a loop waits for another warp."""
+    if opcode == "ld":
+        return slots.get("sem", "") in ("volatile", "acquire", "relaxed")
+    return opcode == "atom" and slots.get("op", "") in ("cas", "exch")
+
+
+def _match_any(b: Builder, arguments: list[Value]) -> Value:
+    """For each active lane the active lanes that hold its value: one round a distinct value."""
+    *groups, active = arguments
+    width = groups[0].lanes
+    element = groups[0].type
+    values = b.alloca(element, width, count=len(groups))
+    for g, group in enumerate(groups):
+        b.store(group, b.gep(values, g * width * group.width // 8), align=64)
+    result = b.alloca("i32", WARP)
+    b.store(b.splat(constant("i32", 0), WARP), result, align=64)
+    remaining = b.alloca("i32", align=4)
+    b.store(active, remaining, align=4)
+    b.branch("next")
+    b.label("next")
+    left = b.load("i32", remaining, align=4)
+    b.cond_branch(b.icmp("eq", left, 0), "out", "round")
+    b.label("round")
+    lane = b.zext(b.intrinsic("cttz", left, False), "i64")
+    one = b.load(element, b.gep(values, lane, element), align=1)
+    whole = b.shuffle(groups[0], groups[1], range(WARP))
+    equal = b.and_(b.reshape(b.icmp("eq", whole, one), "i32", 1), active)
+    b.store(b.and_(left, b.not_(equal)), remaining, align=4)
+    before = b.load("i32", result, WARP, align=64)
+    b.store(b.select(b.reshape(equal, "i1", WARP), equal, before), result, align=64)
+    b.branch("next")
+    b.label("out")
+    return b.load("i32", result, WARP, align=64)

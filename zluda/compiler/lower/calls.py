@@ -1,0 +1,113 @@
+"""Calls, direct and through function pointers (PTX ISA 9.7.12.5, 7.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.lower.table import lowers
+from zluda.compiler.target import CallValue
+from zluda.ptx.module import CallPrototype, Function, Instruction, Operand, Register, Symbol, Variable, Vector
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+_EXTERNAL_TRAPS = {"__assertfail": "assert"}
+"""Functions of the CUDA system that PTX may call without defining them, and that end the launch."""
+
+
+@lowers("call")
+def call(f: FunctionCodegen, instruction: Instruction) -> None:
+    """A call for the active lanes; arguments and results go through ``.param`` variables or registers."""
+    returns, callee, arguments = call_operands(instruction)
+    results = [_result(o) for o in returns]
+    values = [_argument(f, o) for o in arguments]
+    if not isinstance(callee, Symbol):
+        _indirect(f, instruction, callee, results, values)
+    elif callee.name in f.unit.functions:
+        f.ops.call(f, callee.name, results, values)
+    elif callee.name in _EXTERNAL_TRAPS:
+        f.ops.trap(f, _EXTERNAL_TRAPS[callee.name])
+    else:
+        raise f.unsupported(instruction, f"call of {callee.name}, which the module does not define")
+
+
+def call_operands(
+    instruction: Instruction,
+) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
+    """(results, callee, arguments) of a call."""
+    operands = list(instruction.operands)
+    returns: tuple[Operand, ...] = ()
+    if isinstance(operands[0], Vector):
+        returns = operands.pop(0).elements  # type: ignore[union-attr]
+    callee = operands.pop(0)
+    arguments = operands[0].elements if operands and isinstance(operands[0], Vector) else ()
+    return returns, callee, arguments
+
+
+def _result(operand: Operand) -> CallValue:
+    if isinstance(operand, Register):
+        return CallValue(target=operand)
+    assert isinstance(operand, Symbol)
+    return CallValue(variable=operand.name)
+
+
+def _argument(f: FunctionCodegen, operand: Operand) -> CallValue:
+    if isinstance(operand, Symbol) and operand.name in f.function.variables:
+        return CallValue(variable=operand.name)
+    return CallValue(lanes=f.read(operand))
+
+
+def _indirect(
+    f: FunctionCodegen,
+    instruction: Instruction,
+    callee: Operand,
+    results: list[CallValue],
+    arguments: list[CallValue],
+) -> None:
+    """For each function it may be, call it for the lanes whose pointer says so."""
+    prototype = f.unit.prototype(instruction, f.function)
+    names = [n for n in f.unit.candidates if n in f.unit.functions and _fits(f.unit.functions[n], prototype)]
+    target = f.read_bits(callee, 64)
+    remaining = f.mask_bits()
+    b = f.b
+    slot = b.alloca("i32", align=4)
+    b.store(remaining, slot, align=4)
+    alive = b.alloca("i32", align=4)
+    b.store(b.const("i32", 0), alive, align=4)
+    whole = f.mask
+    for name in names:
+        chosen = f.pack_bits([b.icmp("eq", t, f.unit.handle(name)) for t in f.vectors(target)])
+        bits = b.and_(b.load("i32", slot, align=4), chosen)
+        some, past = b.fresh("calls"), b.fresh("called")
+        b.cond_branch(b.icmp("ne", bits, 0), some, past)
+        b.label(some)
+        with f.masked(tuple(f.unpack_bits(bits))):
+            f.ops.call(f, name, results, arguments, cut=False)
+            b.store(b.or_(f.mask_bits(), b.load("i32", alive, align=4)), alive, align=4)
+        b.store(b.and_(b.load("i32", slot, align=4), b.not_(bits)), slot, align=4)
+        b.branch(past)
+        b.label(past)
+    bad, good = b.fresh("nowhere"), b.fresh("everybody")
+    left = b.load("i32", slot, align=4)
+    b.cond_branch(b.icmp("ne", left, 0), bad, good)
+    b.label(bad)
+    with f.masked(tuple(f.unpack_bits(left))):
+        f.ops.trap(f, "call")
+    b.branch(good)
+    b.label(good)
+    f.mask = whole
+    if f.unit.may_exit:
+        f.survive(b.load("i32", alive, align=4))
+
+
+def _fits(function: Function, prototype: CallPrototype | None) -> bool:
+    """Whether a function has the parameters that a prototype says."""
+    if prototype is None:
+        return True
+
+    def sizes(variables: tuple[Variable, ...]) -> list[int]:
+        return [v.size for v in variables]
+
+    return sizes(function.parameters) == sizes(prototype.parameters) and sizes(function.returns) == sizes(
+        prototype.returns
+    )

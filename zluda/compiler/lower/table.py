@@ -1,0 +1,46 @@
+"""The dispatch table of instructions that touch memory, other lanes or control: one lowering an opcode.
+
+With :data:`~zluda.compiler.lower.lanewise.LANEWISE` this is all there is: :func:`lower` looks an opcode up
+in the two, and what is in neither is not supported. Lowerings write through the function's ``TargetOps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zluda.compiler.lower.lanewise import LANEWISE, unsupported
+from zluda.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+WarpLowering = Callable[["FunctionCodegen", Instruction], None]
+
+LOWERINGS: dict[str, WarpLowering] = {}
+
+
+def lowers(*opcodes: str) -> Callable[[WarpLowering], WarpLowering]:
+    """Register a lowering for the opcodes."""
+
+    def register(lowering: WarpLowering) -> WarpLowering:
+        LOWERINGS.update(dict.fromkeys(opcodes, lowering))
+        return lowering
+
+    return register
+
+
+def lower(f: FunctionCodegen, instruction: Instruction) -> None:
+    """Write one instruction. Raises UnsupportedError naming it."""
+    lowering = LOWERINGS.get(instruction.opcode)
+    if lowering is not None:
+        lowering(f, instruction)
+    elif instruction.opcode in LANEWISE:
+        f.apply_lanewise(LANEWISE[instruction.opcode], instruction)
+    else:
+        raise unsupported(instruction)
+
+
+def base_space(instruction: Instruction) -> str:
+    """The state space named, without its sub-qualifier; ``""`` for generic."""
+    return instruction.slots.get("space", "").split("::")[0]

@@ -1,0 +1,98 @@
+"""Instructions across the lanes of a warp (PTX ISA 9.7.9.6, 9.7.13.8 to .12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.ir import Value
+from zluda.compiler.lanes import uniform
+from zluda.compiler.lower.memory import map_lanes
+from zluda.compiler.lower.table import lowers
+from zluda.compiler.target import Lanes
+from zluda.ptx.module import Instruction, Operand, Pair
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+
+def _write_pair(f: FunctionCodegen, destination: Operand, value: Lanes, predicate: Lanes) -> None:
+    if isinstance(destination, Pair):
+        f.write(destination.first, value)
+        f.write(destination.second, predicate)
+    else:
+        f.write(destination, value)
+
+
+@lowers("shfl")
+def shuffle(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``shfl`` and ``shfl.sync``. The member mask orders lanes that run in step here anyway."""
+    destination, value, lane, clamp = instruction.operands[:4]
+    result, in_range = f.ops.shuffle(
+        f, instruction.slots["mode"], f.read_bits(value, 32), f.read_bits(lane, 32), f.read_bits(clamp, 32)
+    )
+    _write_pair(f, destination, result, in_range)
+
+
+def _members(f: FunctionCodegen, instruction: Instruction, index: int) -> Lanes | None:
+    return f.read_bits(instruction.operands[index], 32) if instruction.has("sync") else None
+
+
+@lowers("vote")
+def vote(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``vote`` over the active lanes among the members."""
+    destination, source = instruction.operands[:2]
+    op = instruction.slots["op"]
+    members = _members(f, instruction, 2)
+    yes = f.ops.ballot(f, f.read_bits(source, 1), members)
+    active = f.ops.ballot(f, uniform(f.b.const("i1", 1)), members)
+    b = f.b
+
+    def decide(values: list[Value]) -> Value:
+        ayes, voters = values
+        return {
+            "ballot": lambda: ayes,
+            "all": lambda: b.icmp("eq", ayes, voters),
+            "any": lambda: b.icmp("ne", ayes, 0),
+            "uni": lambda: b.or_(b.icmp("eq", ayes, voters), b.icmp("eq", ayes, 0)),
+        }[op]()
+
+    f.write(destination, map_lanes(f, [yes, active], decide))
+
+
+@lowers("activemask")
+def active_mask(f: FunctionCodegen, instruction: Instruction) -> None:
+    """The lanes that execute this instruction."""
+    f.write(instruction.operands[0], uniform(f.mask_bits()))
+
+
+@lowers("match")
+def match(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``match.any`` and ``match.all``: who holds the same value."""
+    destination, value, members = instruction.operands
+    bits = instruction.type.bits
+    result, same = f.ops.match(f, instruction.slots["op"], f.read_bits(value, bits), f.read_bits(members, 32))
+    _write_pair(f, destination, result, same)
+
+
+@lowers("redux")
+def redux(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``redux.sync`` on 32-bit integers."""
+    destination, value, members = instruction.operands
+    if instruction.type.bits != 32 or instruction.type.kind == "f":
+        raise f.unsupported(instruction)
+    result = f.ops.reduce(
+        f, instruction.slots["op"], instruction.type, f.read_bits(value, 32), f.read_bits(members, 32)
+    )
+    f.write(destination, result)
+
+
+@lowers("elect")
+def elect(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``elect.sync``: the lowest active member leads."""
+    destination, members = instruction.operands
+    b = f.b
+    active = f.ops.ballot(f, uniform(b.const("i1", 1)), f.read_bits(members, 32))
+    leader = map_lanes(f, [active], lambda v: b.intrinsic("cttz", v[0], False))
+    lane = f.ops.special(f, "%laneid")
+    chosen = map_lanes(f, [lane, leader], lambda v: b.icmp("eq", v[0], v[1]))
+    _write_pair(f, destination, leader, chosen)

@@ -1,0 +1,162 @@
+"""One kernel with everything it needs: the functions it calls, the variables it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from zluda.compiler import ir
+from zluda.compiler.layout import SharedLayout, function_handle
+from zluda.compiler.target import Dim3
+from zluda.errors import PtxError
+from zluda.ptx import Module
+from zluda.ptx.module import (
+    Address,
+    CallPrototype,
+    Function,
+    Instruction,
+    Label,
+    Operand,
+    Pair,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+
+def symbols_in(operand: Operand) -> Iterator[str]:
+    """Names an operand takes the address of (or calls)."""
+    match operand:
+        case Symbol(name=name):
+            yield name
+        case Address(base=Symbol(name=name)):
+            yield name
+        case Vector(elements=elements):
+            for element in elements:
+                yield from symbols_in(element)
+        case Pair(first=first, second=second):
+            yield from symbols_in(first)
+            yield from symbols_in(second)
+        case _:
+            return
+
+
+def named(function: Function) -> Iterator[tuple[Instruction, str]]:
+    """Every symbol a function's instructions name."""
+    for instruction in function.instructions:
+        for operand in instruction.operands:
+            for name in symbols_in(operand):
+                yield instruction, name
+
+
+@dataclass(slots=True)
+class Unit:
+    """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order."""
+
+    module: Module
+    kernel: Function
+    block: Dim3
+    ir: ir.Module = field(default_factory=ir.Module)
+    functions: dict[str, Function] = field(default_factory=dict)
+    symbols: list[str] = field(default_factory=list)
+    shared: SharedLayout = field(init=False)
+    may_exit: bool = False
+    uses_fibers: bool = False
+    candidates: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._reach(self.kernel)
+        if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
+            self.candidates = self._address_taken()
+            for name in self.candidates:
+                self._add(name)
+        self.may_exit = any(i.opcode == "exit" for f in self.functions.values() for i in f.instructions)
+        shared = {v.name: v for v in self._shared_variables()}
+        self.shared = SharedLayout(shared.values())
+
+    @property
+    def file(self) -> str:
+        """The PTX file's name, for messages."""
+        return self.module.file
+
+    @property
+    def threads(self) -> int:
+        """Threads a block."""
+        x, y, z = self.block
+        return x * y * z
+
+    @property
+    def warps(self) -> int:
+        """Warps a block, the last one perhaps partly filled."""
+        return -(-self.threads // 32)
+
+    def symbol_index(self, name: str) -> int:
+        """Where a module variable's address stands in the table the code reads."""
+        if name not in self.symbols:
+            self.symbols.append(name)
+        return self.symbols.index(name)
+
+    def handle(self, name: str) -> int:
+        """A function's address as PTX sees it."""
+        return function_handle(self.module.function_names, name)
+
+    def ir_name(self, name: str) -> str:
+        """The LLVM name of a reachable function."""
+        return f"function.{list(self.functions).index(name)}"
+
+    def prototype(self, instruction: Instruction, function: Function) -> CallPrototype | None:
+        """The ``.callprototype`` an indirect call names."""
+        last = instruction.operands[-1]
+        if not isinstance(last, Label):
+            return None
+        return next(
+            (s for s in function.body or () if isinstance(s, CallPrototype) and s.name == last.name), None
+        )
+
+    # --- discovery -------------------------------------------------------------------------------------
+
+    def _all(self) -> list[Function]:
+        return [self.kernel, *self.functions.values()]
+
+    def _reach(self, function: Function) -> None:
+        for _, name in named(function):
+            if name in self.module.function_names:
+                self._add(name)
+
+    def _add(self, name: str) -> None:
+        if name in self.functions:
+            return
+        function = self.module.function(name)
+        if function.body is None:
+            return  # an external function: the call is where it is missed
+        self.functions[name] = function
+        self._reach(function)
+
+    def _is_indirect(self, instruction: Instruction) -> bool:
+        return instruction.opcode == "call" and not any(
+            isinstance(o, Symbol) and o.name in self.module.function_names for o in instruction.operands
+        )
+
+    def _address_taken(self) -> list[str]:
+        """Functions whose address may be in a register: moved somewhere in the module, or in its data."""
+        taken: dict[str, None] = {}
+        names = set(self.module.function_names)
+        for variable in self.module.variables.values():
+            taken |= dict.fromkeys(s.name for _, s in variable.relocations if s.name in names)
+        for name in self.module.function_names:
+            try:
+                function = self.module.function(name)
+            except PtxError:
+                continue  # it cannot have run, so it cannot have handed out an address
+            for instruction, symbol in named(function):
+                if symbol in names and instruction.opcode != "call":
+                    taken[symbol] = None
+        return list(taken)
+
+    def _shared_variables(self) -> Iterator[Variable]:
+        for function in self._all():
+            yield from (v for v in function.variables.values() if v.space == "shared")
+            for _, name in named(function):
+                variable = self.module.variables.get(name)
+                if variable is not None and variable.space == "shared" and name not in function.variables:
+                    yield variable

@@ -1,0 +1,88 @@
+"""Native threads that run a launch's blocks, outside Python's lock.
+
+The caller takes part; other workers are parked in native code, on a futex. A small grid runs on the caller
+alone: waking somebody costs more than it saves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from typing import Any
+
+from zluda.compiler.cpu.context import STACK_REGION, Context, Job
+from zluda.device.cpu.link import runtime
+
+MAX_SHARED_BYTES = 227 << 10  # a block's most on sm_90
+_SMALL = 20_000  # instructions of warps, about ten microseconds
+_CHUNKS_PER_WORKER = 16
+
+
+class Worker:
+    """A thread's context, its stacks and its block's shared memory. Nothing is backed until touched."""
+
+    def __init__(self, index: int) -> None:
+        self.context = Context()
+        self._stacks = mmap.mmap(-1, STACK_REGION, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+        self._shared = mmap.mmap(-1, (MAX_SHARED_BYTES + 0xFFFF) & ~0xFFFF)
+        self.context.stack_low = ctypes.addressof(ctypes.c_char.from_buffer(self._stacks))
+        self.context.stack_high = self.context.stack_low + STACK_REGION
+        self.context.shared = ctypes.addressof(ctypes.c_char.from_buffer(self._shared))
+        self.context.worker = index
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self.context)
+
+
+_NORESERVE = 0x4000
+
+
+class Pool:
+    """``threads`` workers, the calling thread among them (default: as many as this process may use, two at most
+    in one launch being typical of small machines)."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads if threads is not None else min(len(os.sched_getaffinity(0)), 16)
+        self._lock = threading.Lock()
+        self._workers: list[Worker] = []
+        self._started = 1
+        self.job = Job()
+        self._sequence = 0
+
+    def launch(self, job: dict[str, Any], *, work: int) -> Job:
+        """Run a job to its end. ``job`` gives fields of :class:`Job`; ``work`` estimates instructions of warps."""
+        with self._lock:
+            if not self._workers:
+                self._workers.append(Worker(0))
+            for name, value in job.items():
+                setattr(self.job, name, value)
+            self.job.next = self.job.fault = self.job.fault_address = 0
+            alone = self.threads == 1 or self.job.blocks == 1 or work < _SMALL
+            if not alone:
+                self._start()
+            others = 0 if alone else self._started - 1
+            self.job.chunk = max(1, min(256, self.job.blocks // (_CHUNKS_PER_WORKER * (others + 1))))
+            if others:
+                self._sequence = self._sequence % 0x7FFFFFFF + 1
+            runtime().launch(ctypes.addressof(self.job), self._workers[0].address, others, self._sequence)
+            return self.job
+
+    def _start(self) -> None:
+        """Start the other workers, once."""
+        while self._started < self.threads:
+            worker = Worker(self._started)
+            self._workers.append(worker)
+            arguments = (ctypes.addressof(self.job), worker.address, self._sequence)
+            threading.Thread(target=runtime().worker, args=arguments, daemon=True, name="zluda-cpu").start()
+            self._started += 1
+
+    def close(self) -> None:
+        """Send the workers home."""
+        with self._lock:
+            if self._started > 1:
+                self.job.nctaid[0] = 0
+                runtime().stop(ctypes.addressof(self.job))
+                self._started = 1
