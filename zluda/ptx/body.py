@@ -49,7 +49,7 @@ from zluda.ptx.types import BY_SPELLING, ScalarType
 _STATEMENT = re.compile(
     r"""\s*(?:
       (?:@\s*(!?)\s*([A-Za-z_$%][\w$.]*)\s+)?                                    # 1 2 guard
-      ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:]|\s+:) ([^;]*);             # 3 opcode, 4 operands
+      ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:$%]|\s+:) ([^;]*);             # 3 opcode, 4 operands
     | ([A-Za-z_$%][\w$]*)\s*:(?!:)                                               # 5 label
     | \.loc\s+(\d+)\s+(\d+)\s+(\d+)                                              # 6 7 8 .loc
       (?:\s*,\s*function_name\s+([\w$.]+(?:\s*\+\s*\d+)?)                        # 9
@@ -301,6 +301,9 @@ class BodyParser:
 
     def _operand_error(self, error: OperandError, start: int, end: int) -> PtxError:
         at = self.source.code.find(error.text, start, end) if error.text else end
+        line, newline, _ = error.text.partition("\n")
+        if newline and at >= 0:
+            return self.source.error(at + len(line.rstrip()), "statement without ';'", line, "';' at its end")
         if error.text.isidentifier():
             word = re.compile(rf"(?<![\w$%]){re.escape(error.text)}(?![\w$])").search(
                 self.source.code, start, end

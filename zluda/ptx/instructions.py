@@ -271,7 +271,7 @@ def _match(dotted: str) -> Opcode:
     name, *words = re.split(r"\s*\.\s*", dotted)
     candidates = rows(name)
     if not candidates:
-        closest = difflib.get_close_matches(name, opcode_names(), 3) or ["an instruction of the PTX ISA"]
+        closest = difflib.get_close_matches(name, opcode_names(), 5) or ["an instruction of the PTX ISA"]
         raise OpcodeMismatch("unknown instruction", name, 0, " or ".join(closest))
     placed = [(row, _place(row, words)) for row in candidates]
     forms = tuple(_form(row, words, at) for row, at in placed if len(at) == len(words) and _complete(row, at))

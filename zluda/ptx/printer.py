@@ -277,9 +277,9 @@ def _initializer(variable: Variable) -> str:
         _relocate(cells, offset, size, _offset(f"generic({symbol.name})", symbol.offset))
     if not variable.shape and variable.vector == 1:
         return f" = {cells[0]}"
-    for length in (variable.vector, *reversed(variable.shape[1:])):
-        if length > 1 or variable.shape[1:]:
-            cells = [f"{{{', '.join(cells[i : i + length])}}}" for i in range(0, len(cells), max(length, 1))]
+    inner = [*variable.shape[1:], *([variable.vector] if variable.vector > 1 and variable.shape else [])]
+    for length in reversed(inner):
+        cells = [f"{{{', '.join(cells[i : i + length])}}}" for i in range(0, len(cells), max(length, 1))]
     return f" = {{{', '.join(cells)}}}"
 
 
