@@ -11,7 +11,8 @@ Output, per exported name: ``base`` (without version and default-stream suffix),
 nothing, ``hint`` changes speed at most, ``effect`` changes what a program computes), ``replay`` (the player
 has a handler for it), ``special`` (what the recorder does beyond its parameters), and ``parameters``: name, C ``type``,
 ``direction`` (value, in, out, inout), ``pointee`` (bytes of fixed size behind the pointer, 0: none or of
-variable size), ``slot`` (index among integer argument words; -1: passed in a vector register), and, for variable data,
+variable size), ``bytes`` (of the value, where below 8), ``slot`` (index among
+integer argument words; -1: passed in a vector register), and, for variable data,
 ``rule`` (string, buffer, image) with ``count`` (the parameter that holds the number of elements) and
 ``unit`` (bytes of one element).
 """
@@ -54,21 +55,20 @@ cuLibraryEnumerateKernels cuIpcGet*
 
 # … except these, which match a pattern above and do change something (or reach code that is not recorded).
 NOT_QUERIES = """
-cuGetExportTable cuDeviceGetNvSciSyncAttributes cuModuleGetTexRef cuModuleGetSurfRef cuDeviceGetMemPool
-cuGraphicsMapResources cuLibraryGetUnifiedFunction cuMemGetHandleForAddressRange cuIpcGetMemHandle
+cuGetExportTable cuDeviceGetNvSciSyncAttributes cuModuleGetTexRef cuModuleGetSurfRef
+cuLibraryGetUnifiedFunction cuMemGetHandleForAddressRange cuIpcGetMemHandle
 cuIpcGetEventHandle cuModuleGetFunction cuModuleGetGlobal cuLibraryGetKernel cuLibraryGetModule
 cuLibraryGetGlobal cuKernelGetFunction cuLibraryGetManaged cuMemHostGetDevicePointer cuStreamQuery
-cuEventQuery cuMemPoolGetAccess
+cuEventQuery cuExternalMemoryGetMapped* cuGraphicsResourceGetMapped*
 """.split()
 
 HINTS = """
 cuCtxSetCacheConfig cuCtxSetSharedMemConfig cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuKernelSetCacheConfig
-cuFuncSetBlockShape_unused cuMemAdvise cuMemPrefetchAsync cuMemPrefetchBatchAsync cuFuncLoad cuCtxResetPersistingL2Cache
+cuMemAdvise cuMemPrefetchAsync cuMemPrefetchBatchAsync cuFuncLoad cuCtxResetPersistingL2Cache
 cuMemHostRegister cuMemHostUnregister cuDeviceRegisterAsyncNotification cuDeviceUnregisterAsyncNotification
 cuFlushGPUDirectRDMAWrites cuMemPoolSetAttribute cuMemPoolTrimTo cuDevicePrimaryCtxSetFlags cuCtxSetFlags
 cuStreamCopyAttributes cuStreamSetAttribute cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
 """.split()
-HINTS = [name for name in HINTS if not name.endswith("_unused")]
 
 # Base names that the player issues to a driver.
 REPLAYED = """
@@ -90,6 +90,14 @@ cuLaunchKernel cuLaunchKernelEx
 # What the recorder does beyond copying parameters, by base name. One word is one case of the agent.
 SPECIALS = {
     "cuMemAlloc": "allocate", "cuMemAllocPitch": "allocate_pitch", "cuMemAllocManaged": "allocate_managed",
+    "cuMemAllocHost": "allocate_host",
+    "cuMemHostAlloc": "allocate_host",
+    "cuMemFreeHost": "free",
+    "cuInit": "initialize",
+    "cuGetProcAddress": "proc_address",
+    "cuStreamBeginCapture": "begin_capture",
+    "cuStreamBeginCaptureToGraph": "begin_capture",
+    "cuStreamEndCapture": "end_capture",
     "cuMemAllocAsync": "allocate", "cuMemAllocFromPoolAsync": "allocate",
     "cuMemFree": "free", "cuMemFreeAsync": "free",
     "cuMemcpyHtoD": "copy_h2d", "cuMemcpyHtoDAsync": "copy_h2d_async",
@@ -109,7 +117,7 @@ SPECIALS = {
     "cuLaunchCooperativeKernelMultiDevice": "opaque_write", "cuStreamBatchMemOp": "opaque_write",
     "cuStreamWriteValue32": "opaque_write", "cuStreamWriteValue64": "opaque_write",
     "cuMemBatchDecompressAsync": "opaque_write", "cuLaunch": "opaque_write", "cuLaunchGrid": "opaque_write",
-    "cuLaunchGridAsync": "opaque_write", "cuLaunchHostFunc": "opaque_write",
+    "cuLaunchGridAsync": "opaque_write",
     "cuLaunchKernel": "launch", "cuLaunchKernelEx": "launch_ex", "cuLaunchCooperativeKernel": "launch_cooperative",
     "cuModuleLoad": "module_load", "cuModuleLoadData": "module_load", "cuModuleLoadDataEx": "module_load",
     "cuModuleLoadFatBinary": "module_load", "cuLibraryLoadData": "library_load",
@@ -322,7 +330,7 @@ class Table:
 
 
 def effect_of(base: str) -> str:
-    if base in NOT_QUERIES:
+    if any(fnmatch.fnmatchcase(base, pattern) for pattern in NOT_QUERIES):
         return "effect"
     if base in HINTS:
         return "hint"
@@ -373,6 +381,8 @@ class Generator:
     def parameter(self, base: str, kind: str, name: str, slot: int, names: list[str]) -> dict[str, Any]:
         inner = pointee_of(kind)
         row: dict[str, Any] = {"name": name, "type": kind, "direction": "value", "pointee": 0, "slot": slot}
+        if self.sizes[kind] < 8:
+            row["bytes"] = self.sizes[kind]
         if kind == "const char *":
             return row | {"direction": "in", "rule": "string"}
         if buffer := self.buffers.find(base, name):
@@ -414,7 +424,7 @@ class Generator:
             table.check()
         bases = {f["base"] for f in functions.values()}
         for title, wanted in [
-            ("REPLAYED", REPLAYED), ("SPECIALS", SPECIALS), ("HINTS", HINTS), ("NOT_QUERIES", NOT_QUERIES),
+            ("REPLAYED", REPLAYED), ("SPECIALS", SPECIALS), ("HINTS", HINTS), ("NOT_QUERIES", [n for n in NOT_QUERIES if "*" not in n]),
         ]:  # fmt: skip
             if missing := [n for n in wanted if n not in bases]:
                 raise SystemExit(f"{title}: no such functions in the headers: {missing}")

@@ -142,6 +142,12 @@ class Trace:
             raise TraceError("this call launched nothing", file=str(self.path), call=call)
         return found
 
+    def kernels(self) -> list[tuple[str, int | None, int, int | None]]:
+        """(name, module, launches, sum of the known GPU times in ns) of each launched kernel, in launch
+        order.
+        """
+        return list(self._read(rows.kernel, rows.SELECT_KERNELS))
+
     @cached_property
     def module_list(self) -> list[LoadedModule]:
         """Modules and libraries in load order."""

@@ -46,6 +46,12 @@ SELECT
     (SELECT coalesce(sum(count), 0) FROM gap)
 """  # in the order of the fields of Counts
 
+SELECT_KERNELS = """
+SELECT name, module, count(*), sum(gpu_time_ns)
+FROM launch JOIN shape ON launch.shape = shape.id JOIN function ON shape.function = function.id
+GROUP BY name, module ORDER BY min(launch.call)
+"""
+
 _WORD = (1 << 64) - 1
 
 
@@ -168,6 +174,11 @@ def allocation(row: Sequence[Any]) -> Allocation:
 def page(row: Sequence[Any]) -> Page:
     sequence, owner, offset, length, blob = row
     return Page(_integer(sequence), _integer(owner), _count(offset), _count(length), _integer(blob))
+
+
+def kernel(row: Sequence[Any]) -> tuple[str, int | None, int, int | None]:
+    name, owner, launches, time_ns = row
+    return _text(name), _optional(owner), _count(launches), _optional(time_ns)
 
 
 def gap(row: Sequence[Any]) -> Gap:

@@ -1,0 +1,287 @@
+/* A driver-API program in many small scenes: `app SCENE [argument]`. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "cuda_api.h"
+
+#define CHECK(call) do { int r_ = (call); if (r_) { fprintf (stderr, "%s: %d\n", #call, r_); exit (1); } } while (0)
+
+static const char ptx[] =
+  ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .u32 counter = 100;\n"
+  ".visible .entry empty()\n{\n\tret;\n}\n"
+  ".visible .entry empty2(.param .u64 a, .param .u32 b)\n{\n\tret;\n}\n"
+  ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n\tret;\n}\n"
+  ".visible .entry count(.param .u64 p)\n{\n\tret;\n}\n"
+  ".visible .entry scatter(.param .u64 p)\n{\n\tret;\n}\n"
+  ".visible .entry crash()\n{\n\tret;\n}\n";
+
+static void * context, * module;
+
+static void
+setup (void)
+{
+  int device;
+
+  CHECK (cuInit (0));
+  CHECK (cuDeviceGet (&device, 0));
+  CHECK (cuCtxCreate_v2 (&context, 0, device));
+  CHECK (cuModuleLoadData (&module, ptx));
+}
+
+static void *
+kernel (const char * name)
+{
+  void * function;
+
+  CHECK (cuModuleGetFunction (&function, module, name));
+  return function;
+}
+
+static void
+run (void * function, unsigned threads, void ** parameters)
+{
+  CHECK (cuLaunchKernel (function, 1, 1, 1, threads, 1, 1, 0, NULL, parameters, NULL));
+}
+
+#define N 1000
+static float x[N], y[N];
+
+static void
+make_vectors (CUdeviceptr * dx, CUdeviceptr * dy)
+{
+  for (int i = 0; i < N; i++)
+    x[i] = i, y[i] = 1;
+  CHECK (cuMemAlloc_v2 (dx, sizeof x));
+  CHECK (cuMemAlloc_v2 (dy, sizeof y));
+  CHECK (cuMemcpyHtoD_v2 (*dx, x, sizeof x));
+  CHECK (cuMemcpyHtoD_v2 (*dy, y, sizeof y));
+}
+
+static void
+saxpy (void)
+{
+  CUdeviceptr dx, dy;
+  unsigned n = N;
+  float a = 2;
+  void * parameters[] = { &n, &a, &dx, &dy };
+
+  setup ();
+  make_vectors (&dx, &dy);
+  run (kernel ("saxpy"), N, parameters);
+  CHECK (cuMemcpyDtoH_v2 (y, dy, sizeof y));
+  CHECK (cuMemFree_v2 (dx));
+  CHECK (cuMemFree_v2 (dy));
+  if (y[10] != 21)
+    exit (1);
+}
+
+static void
+extra_form (void)
+{
+  CUdeviceptr dx, dy;
+  struct { unsigned n; float a; CUdeviceptr x, y; } packed;
+  size_t size = sizeof packed;
+  void * extra[] = { (void *) 1, &packed, (void *) 2, &size, NULL };
+
+  setup ();
+  make_vectors (&dx, &dy);
+  packed.n = N, packed.a = 3, packed.x = dx, packed.y = dy;
+  CHECK (cuLaunchKernel (kernel ("saxpy"), 4, 1, 1, 250, 1, 1, 0, NULL, NULL, extra));
+  CHECK (cuMemcpyDtoH_v2 (y, dy, sizeof y));
+}
+
+static void
+launch_ex (void)
+{
+  struct { unsigned id, pad; unsigned value[16]; } attribute = { 4, 0, { 2, 1, 1 } };
+  struct config config = { 2, 1, 1, 500, 1, 1, 16, NULL, &attribute, 1 };
+  CUdeviceptr dx, dy;
+  unsigned n = N;
+  float a = 2;
+  void * parameters[] = { &n, &a, &dx, &dy }, * library, * function;
+
+  setup ();
+  CHECK (cuLibraryLoadData (&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+  CHECK (cuLibraryGetKernel (&function, library, "saxpy"));
+  make_vectors (&dx, &dy);
+  CHECK (cuStreamCreate (&config.stream, 0));
+  CHECK (cuLaunchKernelEx (&config, function, parameters, NULL));
+  CHECK (cuStreamSynchronize (config.stream));
+}
+
+/* A module's variable is changed by a kernel; nested pointers; memory nobody wrote; copies and fills. */
+static void
+memory (void)
+{
+  CUdeviceptr target, table, big, filled;
+  CUdeviceptr addresses[4] = { 0 };
+  void * parameters[] = { &target }, * scatter_parameters[] = { &table };
+
+  setup ();
+  CHECK (cuMemAlloc_v2 (&target, 4096));
+  run (kernel ("count"), 7, parameters);
+  CHECK (cuMemAlloc_v2 (&table, sizeof addresses));
+  CHECK (cuMemAlloc_v2 (&big, 200000));
+  CHECK (cuMemAlloc_v2 (&filled, 1000));
+  CHECK (cuMemsetD32_v2 (filled, 0x01020304, 250));
+  CHECK (cuMemsetD8_v2 (big, 0xab, 200000));
+  CHECK (cuMemcpyDtoD_v2 (big + 100000, filled, 1000));
+  addresses[0] = target;
+  addresses[1] = big + 70000;
+  CHECK (cuMemcpyHtoD_v2 (table, addresses, sizeof addresses));
+  run (kernel ("scatter"), 4, scatter_parameters);
+  CHECK (cuMemcpy ((CUdeviceptr) x, filled, 1000));
+  CHECK (cuMemsetD2D8_v2 (big, 512, 1, 100, 4));
+  run (kernel ("scatter"), 4, scatter_parameters);
+}
+
+static void *
+worker (void * argument)
+{
+  CUdeviceptr buffer;
+  void * parameters[] = { &buffer }, * function;
+
+  CHECK (cuCtxSetCurrent (context));
+  function = kernel ("count");
+  for (int i = 0; i < 200; i++)
+  {
+    CHECK (cuMemAlloc_v2 (&buffer, 1024));
+    run (function, 32, parameters);
+    CHECK (cuMemFree_v2 (buffer));
+  }
+  return NULL;
+}
+
+static void
+threads (void)
+{
+  pthread_t thread[6];
+
+  setup ();
+  for (int i = 0; i < 6; i++)
+    pthread_create (&thread[i], NULL, worker, NULL);
+  for (int i = 0; i < 6; i++)
+    pthread_join (thread[i], NULL);
+}
+
+/* `count` empty launches, timed. */
+static void
+loop (long count)
+{
+  CUdeviceptr buffer;
+  unsigned number = 5;
+  void * parameters[] = { &buffer, &number }, * function;
+  struct timespec start, end;
+
+  setup ();
+  CHECK (cuMemAlloc_v2 (&buffer, 1024));
+  function = kernel ("empty2");
+  clock_gettime (CLOCK_MONOTONIC, &start);
+  for (long i = 0; i < count; i++)
+    run (function, 32, parameters);
+  clock_gettime (CLOCK_MONOTONIC, &end);
+  printf ("%.1f ns a launch\n", ((end.tv_sec - start.tv_sec) * 1e9 + end.tv_nsec - start.tv_nsec) / count);
+}
+
+static void
+capture (void)
+{
+  void * stream, * graph, * function;
+
+  setup ();
+  CHECK (cuStreamCreate (&stream, 0));
+  function = kernel ("empty");
+  CHECK (cuStreamBeginCapture_v2 (stream, 0));
+  CHECK (cuLaunchKernel (function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+  CHECK (cuStreamEndCapture (stream, &graph));
+  run (function, 1, NULL);
+}
+
+static void
+unload (void)
+{
+  CUdeviceptr target;
+  void * parameters[] = { &target };
+
+  setup ();
+  for (int i = 0; i < 3; i++)
+  {
+    CHECK (cuMemAlloc_v2 (&target, 512));
+    run (kernel ("count"), 1, parameters);
+    CHECK (cuModuleUnload (module));
+    CHECK (cuMemFree_v2 (target));
+    CHECK (cuModuleLoadData (&module, ptx));
+  }
+}
+
+static void
+failures (void)
+{
+  CUdeviceptr pointer = 0;
+  void * function;
+
+  setup ();
+  cuMemAlloc_v2 (&pointer, 1UL << 40);
+  cuModuleGetFunction (&function, module, "no_such_kernel");
+  cuModuleLoadData (&function, "not an image");
+  cuMemFree_v2 (12345);
+  cuLaunchKernel (kernel ("empty"), 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+  cuStandInSecret (1, 2);
+}
+
+/* libcuda comes by dlopen, in a program that is not linked with it (this one is, but the scene runs in `late`). */
+int
+main (int argc, char ** argv)
+{
+  const char * scene = argc > 1 ? argv[1] : "";
+
+  if (!strcmp (scene, "saxpy")) saxpy ();
+  else if (!strcmp (scene, "extra")) extra_form ();
+  else if (!strcmp (scene, "launch_ex")) launch_ex ();
+  else if (!strcmp (scene, "memory")) memory ();
+  else if (!strcmp (scene, "threads")) threads ();
+  else if (!strcmp (scene, "loop")) loop (atol (argv[2]));
+  else if (!strcmp (scene, "capture")) capture ();
+  else if (!strcmp (scene, "unload")) unload ();
+  else if (!strcmp (scene, "failures")) failures ();
+  else if (!strcmp (scene, "nothing")) return 5;
+  else if (!strcmp (scene, "status")) { setup (); return 7; }
+  else if (!strcmp (scene, "_exit")) { saxpy (); _exit (3); }
+  else if (!strcmp (scene, "crash")) { setup (); run (kernel ("crash"), 1, NULL); }
+  else if (!strcmp (scene, "kill")) { saxpy (); kill (getpid (), SIGKILL); }
+  else if (!strcmp (scene, "abort")) { saxpy (); abort (); }
+  else if (!strcmp (scene, "wait")) { saxpy (); puts ("ready"); fflush (stdout); pause (); }
+  else if (!strcmp (scene, "child"))
+  {
+    int status;
+    pid_t pid = fork ();
+
+    if (pid == 0)
+      execl (argv[0], argv[0], "saxpy", NULL);
+    waitpid (pid, &status, 0);
+    saxpy ();
+    return WEXITSTATUS (status);
+  }
+  else if (!strcmp (scene, "fork"))
+  {
+    int status;
+    pid_t pid = fork ();
+
+    if (pid == 0)
+    {
+      saxpy ();
+      return 4;
+    }
+    waitpid (pid, &status, 0);
+    saxpy ();
+    return WEXITSTATUS (status);
+  }
+  else { fprintf (stderr, "no scene %s\n", scene); return 64; }
+  return 0;
+}

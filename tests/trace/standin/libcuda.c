@@ -1,0 +1,401 @@
+/* A stand-in for libcuda.so.1: enough of the driver API, on host memory, to record real programs without a GPU.
+ *
+ * "Device" memory is mapped at 512-byte steps from a fixed region; streams do their work at once; kernels are C
+ * functions known by name (`launch`). PTX images are believed: a kernel exists if its name occurs in the image.
+ * cuda.h is the toolkit's where it is installed; the tests bring the few declarations that are needed.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef int CUresult;
+typedef uint64_t CUdeviceptr;
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201,
+       INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700 };
+#define API __attribute__ ((visibility ("default"))) CUresult
+
+#define ARENA 0x7f4000000000ULL
+#define ARENA_BYTES (256ULL << 20)
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int initialised;
+static uint64_t next_address;
+static __thread void * current;
+static int context_object;
+
+struct block { uint64_t base, size; struct block * next; };
+static struct block * blocks, * freed;
+
+static uint64_t
+allocate (uint64_t size)
+{
+  struct block ** place, * block;
+
+  pthread_mutex_lock (&mutex);
+  if (next_address == 0)
+  {
+    if (mmap ((void *) ARENA, ARENA_BYTES, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+      abort ();
+    next_address = ARENA;
+  }
+  size = (size + 511) & ~511ULL;
+  for (place = &freed; *place != NULL && (*place)->size != size; place = &(*place)->next)
+    ;
+  if (*place != NULL) /* an address is used again, as the real driver does */
+  {
+    block = *place;
+    *place = block->next;
+  }
+  else
+  {
+    block = malloc (sizeof *block);
+    block->base = next_address;
+    block->size = size;
+    next_address += size;
+    if (next_address > ARENA + ARENA_BYTES)
+      abort ();
+  }
+  block->next = blocks;
+  blocks = block;
+  pthread_mutex_unlock (&mutex);
+  return block->base;
+}
+
+static int
+is_device (uint64_t address)
+{
+  return address >= ARENA && address < ARENA + ARENA_BYTES;
+}
+
+API cuInit (unsigned flags) { initialised = 1; return OK; }
+API cuDriverGetVersion (int * version) { *version = 13000; return OK; }
+API cuDeviceGetCount (int * count) { *count = 1; return initialised ? OK : NOT_INITIALIZED; }
+API cuDeviceGet (int * device, int ordinal) { *device = ordinal; return ordinal == 0 ? OK : INVALID_VALUE; }
+API cuDeviceGetName (char * name, int length, int device) { snprintf (name, length, "Stand-in GPU"); return OK; }
+API cuDeviceTotalMem_v2 (size_t * bytes, int device) { *bytes = ARENA_BYTES; return OK; }
+API cuDeviceGetAttribute (int * value, int attribute, int device)
+{
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 10 ? 32 : 1;
+  return OK;
+}
+API cuDevicePrimaryCtxRetain (void ** context, int device) { *context = &context_object; return OK; }
+API cuDevicePrimaryCtxRelease_v2 (int device) { return OK; }
+API cuCtxCreate_v2 (void ** context, unsigned flags, int device)
+{
+  *context = current = &context_object;
+  return initialised ? OK : NOT_INITIALIZED;
+}
+API cuCtxDestroy_v2 (void * context) { current = NULL; return OK; }
+API cuCtxSetCurrent (void * context) { current = context; return OK; }
+API cuCtxGetCurrent (void ** context) { *context = current; return OK; }
+API cuCtxGetDevice (int * device) { *device = 0; return current ? OK : INVALID_CONTEXT; }
+API cuCtxSynchronize (void) { return OK; }
+
+/* --- memory ------------------------------------------------------------------------------------------- */
+
+API cuMemAlloc_v2 (CUdeviceptr * address, size_t size)
+{
+  if (size == 0 || size > ARENA_BYTES)
+    return size ? OUT_OF_MEMORY : INVALID_VALUE;
+  *address = allocate (size);
+  return OK;
+}
+API cuMemFree_v2 (CUdeviceptr address)
+{
+  struct block ** place, * block;
+
+  pthread_mutex_lock (&mutex);
+  for (place = &blocks; *place != NULL && (*place)->base != address; place = &(*place)->next)
+    ;
+  block = *place;
+  if (block != NULL)
+  {
+    *place = block->next;
+    block->next = freed;
+    freed = block;
+  }
+  pthread_mutex_unlock (&mutex);
+  return block ? OK : INVALID_VALUE;
+}
+API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags) { *pointer = calloc (1, size); return OK; }
+API cuMemFreeHost (void * pointer) { free (pointer); return OK; }
+API cuPointerGetAttribute (void * value, int attribute, CUdeviceptr pointer)
+{
+  if (attribute != 2 || !is_device (pointer))
+    return INVALID_VALUE;
+  *(unsigned *) value = 2;
+  return OK;
+}
+static CUresult
+move (uint64_t to, uint64_t from, size_t size)
+{
+  memmove ((void *) to, (void *) from, size);
+  return OK;
+}
+API cuMemcpyHtoD_v2 (CUdeviceptr to, const void * from, size_t n)
+{
+  return is_device (to) ? move (to, (uint64_t) from, n) : INVALID_VALUE;
+}
+API cuMemcpyDtoH_v2 (void * to, CUdeviceptr from, size_t n) { return move ((uint64_t) to, from, n); }
+API cuMemcpyDtoD_v2 (CUdeviceptr to, CUdeviceptr from, size_t n) { return move (to, from, n); }
+API cuMemcpy (CUdeviceptr to, CUdeviceptr from, size_t n) { return move (to, from, n); }
+API cuMemcpyHtoDAsync_v2 (CUdeviceptr to, const void * from, size_t n, void * s) { return move (to, (uint64_t) from, n); }
+API cuMemcpyDtoHAsync_v2 (void * to, CUdeviceptr from, size_t n, void * s) { return move ((uint64_t) to, from, n); }
+API cuMemcpyDtoDAsync_v2 (CUdeviceptr to, CUdeviceptr from, size_t n, void * s) { return move (to, from, n); }
+API cuMemcpyAsync (CUdeviceptr to, CUdeviceptr from, size_t n, void * s) { return move (to, from, n); }
+API cuMemsetD8_v2 (CUdeviceptr to, unsigned char value, size_t n) { memset ((void *) to, value, n); return OK; }
+API cuMemsetD16_v2 (CUdeviceptr to, unsigned short value, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    ((unsigned short *) to)[i] = value;
+  return OK;
+}
+API cuMemsetD32_v2 (CUdeviceptr to, unsigned value, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    ((unsigned *) to)[i] = value;
+  return OK;
+}
+API cuMemsetD8Async (CUdeviceptr to, unsigned char value, size_t n, void * s) { return cuMemsetD8_v2 (to, value, n); }
+API cuMemsetD32Async (CUdeviceptr to, unsigned value, size_t n, void * s) { return cuMemsetD32_v2 (to, value, n); }
+/* An entry with an effect that nothing replays. */
+API cuMemsetD2D8_v2 (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height)
+{
+  for (size_t row = 0; row < height; row++)
+    memset ((void *) (to + row * pitch), value, width);
+  return OK;
+}
+
+/* --- streams and events -------------------------------------------------------------------------------- */
+
+static int capturing;
+
+API cuStreamCreate (void ** stream, unsigned flags) { *stream = malloc (8); return OK; }
+API cuStreamDestroy_v2 (void * stream) { free (stream); return OK; }
+API cuStreamSynchronize (void * stream) { return OK; }
+API cuStreamQuery (void * stream) { return OK; }
+API cuStreamWaitEvent (void * stream, void * event, unsigned flags) { return OK; }
+API cuStreamIsCapturing (void * stream, int * status) { *status = capturing; return OK; }
+API cuStreamBeginCapture_v2 (void * stream, int mode) { capturing = 1; return OK; }
+API cuStreamEndCapture (void * stream, void ** graph) { capturing = 0; *graph = &capturing; return OK; }
+API cuEventCreate (void ** event, unsigned flags) { *event = malloc (8); return OK; }
+API cuEventDestroy_v2 (void * event) { free (event); return OK; }
+API cuEventRecord (void * event, void * stream) { return OK; }
+API cuEventSynchronize (void * event) { return OK; }
+API cuEventQuery (void * event) { return OK; }
+API cuEventElapsedTime (float * ms, void * start, void * end) { *ms = 1; return OK; }
+
+/* --- modules and kernels -------------------------------------------------------------------------------- */
+
+struct module { char * text; uint64_t counter; };
+struct kernel { const struct built_in * code; struct module * module; };
+
+struct built_in
+{
+  const char * name;
+  unsigned count;
+  unsigned size[4];
+  void (* run) (struct module * module, unsigned threads, void ** p);
+};
+
+static void empty (struct module * module, unsigned threads, void ** p) { }
+
+/* y[i] += a x[i] for n elements */
+static void
+saxpy (struct module * module, unsigned threads, void ** p)
+{
+  unsigned n = *(unsigned *) p[0], i;
+  float a = *(float *) p[1], * x = *(float **) p[2], * y = *(float **) p[3];
+
+  for (i = 0; i < n && i < threads; i++)
+    y[i] += a * x[i];
+}
+
+/* *p[0] = *p[1] + threads: adds to the module's global `counter` too */
+static void
+count (struct module * module, unsigned threads, void ** p)
+{
+  ++*(unsigned *) module->counter;
+  *(*(unsigned **) p[0]) = threads;
+}
+
+/* table: an array of pointers; each target's first word gets its index + 1 */
+static void
+scatter (struct module * module, unsigned threads, void ** p)
+{
+  unsigned ** table = *(unsigned ***) p[0], i;
+
+  for (i = 0; i < threads; i++)
+    if (table[i] != NULL)
+      *table[i] = i + 1;
+}
+
+static void
+crash (struct module * module, unsigned threads, void ** p)
+{
+  *(volatile int *) 8 = 1;
+}
+
+static const struct built_in built_ins[] = {
+  { "empty", 0, { 0 }, empty },
+  { "empty2", 2, { 8, 4 }, empty },
+  { "saxpy", 4, { 4, 4, 8, 8 }, saxpy },
+  { "count", 1, { 8 }, count },
+  { "scatter", 1, { 8 }, scatter },
+  { "crash", 0, { 0 }, crash },
+};
+
+static unsigned
+offset_of (const struct built_in * code, unsigned parameter)
+{
+  unsigned offset = 0, i;
+
+  for (i = 0;; i++)
+  {
+    offset = (offset + code->size[i] - 1) & ~(code->size[i] - 1);
+    if (i == parameter)
+      return offset;
+    offset += code->size[i];
+  }
+}
+
+static const char *
+text_of (const void * image)
+{
+  if (*(const uint32_t *) image == 0x466243b1)
+    image = *(const void **) ((const char *) image + 8);
+  return image;
+}
+
+static size_t
+image_bytes (const char * image)
+{
+  if (*(const uint32_t *) image == 0xba55ed50)
+    return 16 + *(const uint64_t *) (image + 8);
+  return strlen (image);
+}
+
+static CUresult
+load (void ** module, const void * image)
+{
+  const char * text = text_of (image);
+  struct module * made;
+
+  if (image == NULL || memmem (text, image_bytes (text), ".version", 8) == NULL)
+    return INVALID_IMAGE;
+  made = malloc (sizeof *made);
+  made->text = malloc (image_bytes (text) + 1);
+  memcpy (made->text, text, image_bytes (text));
+  made->text[image_bytes (text)] = 0;
+  made->counter = allocate (4);
+  *(unsigned *) made->counter = 100;
+  *module = made;
+  return OK;
+}
+
+static CUresult
+find (void ** kernel, struct module * module, const char * name)
+{
+  for (size_t i = 0; i < sizeof built_ins / sizeof *built_ins; i++)
+    if (strcmp (built_ins[i].name, name) == 0)
+    {
+      struct kernel * made = malloc (sizeof *made);
+      made->code = &built_ins[i];
+      made->module = module;
+      *kernel = made;
+      return OK;
+    }
+  return NOT_FOUND;
+}
+
+API cuModuleLoadData (void ** module, const void * image) { return load (module, image); }
+API cuModuleLoadDataEx (void ** module, const void * image, unsigned n, int * options, void ** values)
+{
+  return load (module, image);
+}
+API cuModuleLoad (void ** module, const char * path)
+{
+  char * text = calloc (1, 1 << 20);
+  FILE * file = fopen (path, "rb");
+
+  if (file == NULL)
+    return 301;
+  fread (text, 1, (1 << 20) - 1, file);
+  fclose (file);
+  return load (module, text);
+}
+API cuModuleUnload (void * module) { free (module); return OK; }
+API cuModuleGetFunction (void ** function, void * module, const char * name) { return find (function, module, name); }
+API cuModuleGetGlobal_v2 (CUdeviceptr * address, size_t * size, void * module, const char * name)
+{
+  if (strcmp (name, "counter") != 0)
+    return NOT_FOUND;
+  if (address)
+    *address = ((struct module *) module)->counter;
+  if (size)
+    *size = 4;
+  return current ? OK : INVALID_CONTEXT;
+}
+API cuLibraryLoadData (void ** library, const void * code, int * jo, void ** jv, unsigned nj, int * lo, void ** lv, unsigned nl)
+{
+  return load (library, code);
+}
+API cuLibraryUnload (void * library) { free (library); return OK; }
+API cuLibraryGetKernel (void ** kernel, void * library, const char * name) { return find (kernel, library, name); }
+API cuLibraryGetGlobal (CUdeviceptr * address, size_t * size, void * library, const char * name)
+{
+  return cuModuleGetGlobal_v2 (address, size, library, name);
+}
+API cuKernelGetFunction (void ** function, void * kernel) { *function = kernel; return OK; }
+API cuFuncGetName (const char ** name, void * function) { *name = ((struct kernel *) function)->code->name; return OK; }
+API cuFuncGetParamInfo (void * function, size_t index, size_t * offset, size_t * size)
+{
+  const struct built_in * code = ((struct kernel *) function)->code;
+
+  if (index >= code->count)
+    return INVALID_VALUE;
+  *offset = offset_of (code, index);
+  *size = code->size[index];
+  return OK;
+}
+API cuKernelGetName (const char ** name, void * kernel) { return cuFuncGetName (name, kernel); }
+API cuKernelGetParamInfo (void * kernel, size_t index, size_t * offset, size_t * size)
+{
+  return cuFuncGetParamInfo (kernel, index, offset, size);
+}
+
+static CUresult
+launch (struct kernel * kernel, unsigned threads, void ** parameters, void ** extra)
+{
+  const struct built_in * code = kernel->code;
+  void * unpacked[4];
+  unsigned i;
+
+  if (extra != NULL)
+    for (i = 0; i < code->count; i++)
+      unpacked[i] = (char *) extra[1] + offset_of (code, i);
+  code->run (kernel->module, threads, extra ? unpacked : parameters);
+  return OK;
+}
+API cuLaunchKernel (void * f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                    unsigned shared, void * stream, void ** parameters, void ** extra)
+{
+  if (gx == 0 || bx == 0)
+    return INVALID_VALUE;
+  return launch (f, gx * gy * gz * bx * by * bz, parameters, extra);
+}
+struct config { unsigned gx, gy, gz, bx, by, bz, shared; void * stream; void * attributes; unsigned count; };
+API cuLaunchKernelEx (const struct config * c, void * f, void ** parameters, void ** extra)
+{
+  return launch (f, c->gx * c->gy * c->gz * c->bx * c->by * c->bz, parameters, extra);
+}
+
+/* An export that no header declares. */
+API cuStandInSecret (int a, int b) { return OK; }
+

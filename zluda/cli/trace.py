@@ -1,0 +1,59 @@
+"""``zluda trace``: record a CUDA program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("trace", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "output", type=click.Path(path_type=Path), default=Path("trace.bin"), show_default=True)
+@click.option(
+    "--capture",
+    type=click.Choice(["calls", "outputs"]),
+    default="outputs",
+    show_default=True,
+    help="calls: no memory but what the host sends; outputs: also what each launch changed.",
+)
+@click.option("--quiet", is_flag=True, help="Say nothing when all went well.")
+@click.argument("app", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> None:
+    """Record what a program asks of the CUDA driver, and the memory its kernels change.
+
+    The exit status is the program's own (128 + signal); 2 if it could not be started or nothing was recorded.
+
+    Example: zluda trace -o saxpy.bin ./saxpy 4096
+    """
+    from zluda.trace.session import record
+
+    outcome = record(app, output, capture=capture, note=_say)
+    for problem in outcome.problems:
+        _say(problem)
+    if not outcome.calls and not outcome.children:
+        if not outcome.problems:
+            _say(f"nothing was recorded: {app[0]} made no CUDA driver call")
+        sys.exit(2)
+    if outcome.status > 128:
+        _say(_end(outcome.status - 128, outcome.open_call))
+    if not quiet:
+        _say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
+        for child in outcome.children:
+            _say(f"{child}: a child process")
+    sys.exit(outcome.status)
+
+
+def _say(text: str) -> None:
+    print(f"zluda: {text}", file=sys.stderr)
+
+
+def _end(number: int, open_call: tuple[int, str] | None) -> str:
+    import signal
+
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    place = f" in call {open_call[0]}, {open_call[1]}" if open_call else ""
+    return f"the program was ended by {name}{place}; the trace is complete up to there"

@@ -1,0 +1,116 @@
+// The rare half of the agent: finds libcuda, hooks its exports with the C half, and tells the session.
+//
+//   agent → session   {type: 'exports', names, path}          the driver is here; answered by
+//   session → agent   {type: 'table', control, directory, …}  and the packed functions, or {type: 'table', error}
+//   agent → session   {type: 'hooked', count, failed, aliases, addresses}, or {type: 'failed', message}
+
+'use strict';
+
+const LIBC = [
+  'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'gettid', 'open', 'close', 'read',
+  'posix_fallocate', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+];
+
+let source = null;   // of the C half
+let agent = null;    // the C half
+let state = null;    // its memory
+let functions = null; // the packed table
+
+function libc() {
+  const symbols = {};
+  for (const name of LIBC) {
+    const address = Module.findGlobalExportByName(name);
+    if (address === null)
+      throw new Error(`this C library has no ${name}`);
+    symbols[name] = address;
+  }
+  return symbols;
+}
+
+function startAgent(table) {
+  state = Memory.alloc(table.stateBytes);
+  agent = new CModule(source, Object.assign({ state }, libc()));
+  const openControl = new NativeFunction(agent.open_control, 'pointer', ['pointer']);
+  const control = openControl(Memory.allocUtf8String(table.control));
+  if (control.isNull())
+    throw new Error(`cannot map ${table.control}`);
+  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int']);
+  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0);
+  if (failed !== 0)
+    throw new Error(`the agent could not start (step ${failed})`);
+}
+
+function driverExports(module) {
+  const exports = new Map();
+  for (const e of module.enumerateExports())
+    if (e.type === 'function' && /^cu[A-Z]/.test(e.name))
+      exports.set(e.name, e.address);
+  return exports;
+}
+
+// Names that share an address are one function: the first of them stands for all.
+function attachAll(exports, table) {
+  const hooked = new Map();
+  const failed = [];
+  const aliases = [];
+  const callbacks = { onEnter: agent.enter, onLeave: agent.leave };
+  table.names.forEach((name, index) => {
+    const address = exports.get(name);
+    if (address === undefined)
+      return;
+    const key = address.toString();
+    if (hooked.has(key)) {
+      aliases.push([name, hooked.get(key)]);
+      return;
+    }
+    try {
+      Interceptor.attach(address, callbacks, functions.add(index * table.functionBytes));
+      hooked.set(key, name);
+    } catch (error) {
+      failed.push([name, error.message]);
+    }
+  });
+  Interceptor.flush();
+  return { type: 'hooked', count: hooked.size, failed, aliases, addresses: Array.from(hooked.keys()) };
+}
+
+function hook(module) {
+  const exports = driverExports(module);
+  let table = null;
+  send({ type: 'exports', names: Array.from(exports.keys()), path: module.path });
+  recv('table', (message, data) => {
+    table = message;
+    if (data !== null) {
+      functions = Memory.alloc(data.byteLength);
+      functions.writeByteArray(data);
+    }
+  }).wait();
+  if (table.error !== undefined)
+    return;
+  startAgent(table);
+  const setEntry = new NativeFunction(agent.set_entry, 'void', ['pointer', 'pointer']);
+  for (const [name, address] of exports)
+    setEntry(Memory.allocUtf8String(name), address);
+  send(attachAll(exports, table));
+}
+
+rpc.exports = {
+  begin(cSource) {
+    source = cSource;
+    Process.attachModuleObserver({
+      onAdded(module) {
+        if (functions !== null || !/^libcuda\.so/.test(module.name))
+          return;
+        try {
+          hook(module);
+        } catch (error) {
+          send({ type: 'failed', message: error.message });
+        }
+      },
+    });
+  },
+  dispose() {
+    if (agent !== null)
+      new NativeFunction(agent.stop, 'void', [])();
+  },
+};

@@ -1,0 +1,624 @@
+/* Device memory: what is allocated, what of it is on record, and the capture of what changed.
+ *
+ * Capture is behind two functions, `capture_before_launch` and `capture_after_launch`; what they need of a
+ * page is its 128-bit digest (`read_pages`, `digest`). Whoever computes digests on the GPU replaces those two.
+ */
+
+#define PAGE_BYTES CHUNK_BYTES
+#define STAGING_PAGES 16
+#define NESTED_LIMIT (1 << 20)       /* as zluda/tracefile/reachability.py */
+#define PROGRESS_LIMIT_NS 10000000000ULL
+
+/* What is known of a page. */
+enum
+{
+  PAGE_UNKNOWN,   /* never on record: written to the record when a launch can first reach it */
+  PAGE_STALE,     /* a recorded call wrote it, so the record has it; its digest is not known */
+  PAGE_KNOWN,     /* on record, and the digest is of that */
+  PAGE_OPAQUE     /* as KNOWN, but something wrote it since that the record does not have */
+};
+
+enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL };
+
+struct allocation
+{
+  u64 base, size, owner;        /* owner: the module of a global, the context of the rest */
+  u32 kind, references, pages, targets, target_room;
+  u8 * known;                   /* PAGE_ a page */
+  u64 * digest;                 /* two words a page */
+  u64 * target;                 /* addresses found in the contents */
+  volatile u32 looking;         /* one thread at a time looks at the contents */
+};
+
+/* --- the table of live allocations ------------------------------------------------------------------ */
+
+/* Index of the first allocation whose base is above `address`. Holding the lock. */
+static u32
+allocations_above (u64 address)
+{
+  u32 low = 0, high = state.allocation_count;
+
+  while (low != high)
+  {
+    u32 middle = (low + high) / 2;
+
+    if (state.allocations[middle]->base <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void
+release_locked (struct allocation * allocation)
+{
+  if (--allocation->references != 0)
+    return;
+  g_free (allocation->known);
+  g_free (allocation->digest);
+  g_free (allocation->target);
+  g_free (allocation);
+}
+
+static void
+release (struct allocation * allocation)
+{
+  lock ();
+  release_locked (allocation);
+  unlock ();
+}
+
+static void
+remove_at (u32 index)
+{
+  u32 i;
+
+  release_locked (state.allocations[index]);
+  state.allocation_count--;
+  for (i = index; i != state.allocation_count; i++)
+    state.allocations[i] = state.allocations[i + 1];
+}
+
+/* The allocation that holds `address`, with a reference; NULL where there is none. */
+static struct allocation *
+find_allocation (u64 address)
+{
+  struct allocation * found = NULL;
+  u32 index;
+
+  lock ();
+  index = allocations_above (address);
+  if (index != 0 && address - state.allocations[index - 1]->base < state.allocations[index - 1]->size)
+  {
+    found = state.allocations[index - 1];
+    found->references++;
+  }
+  unlock ();
+  return found;
+}
+
+static void
+add_allocation (u64 base, u64 size, u32 kind, u64 owner)
+{
+  struct allocation * allocation;
+  u32 index, i;
+
+  if (base == 0 || size == 0)
+    return;
+  allocation = g_malloc0 (sizeof (struct allocation));
+  allocation->base = base;
+  allocation->size = size;
+  allocation->kind = kind;
+  allocation->owner = owner;
+  allocation->references = 1;
+  allocation->pages = (u32) ((size + PAGE_BYTES - 1) / PAGE_BYTES);
+  allocation->known = g_malloc0 (allocation->pages);
+  allocation->digest = g_malloc0 (16ULL * allocation->pages);
+
+  lock ();
+  /* What overlaps is gone without our notice: with its context, or by a call that is not understood. */
+  index = allocations_above (base);
+  if (index != 0 && base - state.allocations[index - 1]->base < state.allocations[index - 1]->size)
+    remove_at (--index);
+  while (index != state.allocation_count && state.allocations[index]->base < base + size)
+    remove_at (index);
+  if (state.allocation_count == state.allocation_room)
+  {
+    state.allocation_room = state.allocation_room * 2 + 256;
+    state.allocations = g_realloc (state.allocations, 8ULL * state.allocation_room);
+  }
+  for (i = state.allocation_count++; i != index; i--)
+    state.allocations[i] = state.allocations[i - 1];
+  state.allocations[index] = allocation;
+  unlock ();
+}
+
+/* Take the allocation at `base` out of the table; the caller gets its reference. */
+static struct allocation *
+take_allocation (u64 base)
+{
+  struct allocation * taken = NULL;
+  u32 index;
+
+  lock ();
+  index = allocations_above (base);
+  if (index != 0 && state.allocations[index - 1]->base == base)
+  {
+    taken = state.allocations[index - 1];
+    taken->references++;
+    remove_at (index - 1);
+  }
+  unlock ();
+  return taken;
+}
+
+static void
+remove_allocations_of (u64 owner)
+{
+  u32 index;
+
+  lock ();
+  for (index = state.allocation_count; index-- != 0;)
+    if (state.allocations[index]->owner == owner)
+      remove_at (index);
+  unlock ();
+}
+
+/* --- digests and page states ------------------------------------------------------------------------ */
+
+/* 128 bits of `size` bytes. Two chains of multiply and shift; not against an adversary. */
+static void
+digest (const u8 * data, u64 size, u64 * out)
+{
+  u64 a = 0x9E3779B97F4A7C15ULL ^ size, b = 0xC2B2AE3D27D4EB4FULL + size, word, index;
+
+  for (index = 0; index + 8 <= size; index += 8)
+  {
+    word = *(const u64 *) (data + index);
+    a = (a ^ word) * 0x9FB21C651E98DF25ULL;
+    a ^= a >> 32;
+    b = (b + word) * 0xD6E8FEB86659FD93ULL;
+    b ^= b >> 29;
+  }
+  word = 0;
+  memcpy (&word, data + index, size - index);
+  a = (a ^ word) * 0x9FB21C651E98DF25ULL;
+  b = (b + word) * 0xD6E8FEB86659FD93ULL;
+  out[0] = a ^ (a >> 31);
+  out[1] = b ^ (b >> 33);
+}
+
+static u64
+page_size (struct allocation * allocation, u32 page)
+{
+  u64 rest = allocation->size - (u64) page * PAGE_BYTES;
+
+  return rest < PAGE_BYTES ? rest : PAGE_BYTES;
+}
+
+/* A recorded call wrote [address, address + size). `host`: the bytes, where they are at hand. */
+static void
+note_written (u64 address, u64 size, const u8 * host)
+{
+  struct allocation * allocation = find_allocation (address);
+  u64 start, end;
+  u32 page;
+
+  if (allocation == NULL)
+    return;
+  start = address - allocation->base;
+  end = start + size < allocation->size ? start + size : allocation->size;
+  for (page = (u32) (start / PAGE_BYTES); (u64) page * PAGE_BYTES < end; page++)
+  {
+    u64 first = (u64) page * PAGE_BYTES, bytes = page_size (allocation, page);
+    int whole = start <= first && first + bytes <= end;
+
+    if (whole && host != NULL)
+      digest (host + (first - start), bytes, allocation->digest + 2 * page);
+    if (whole)
+      allocation->known[page] = host != NULL ? PAGE_KNOWN : PAGE_STALE;
+    else if (allocation->known[page] == PAGE_KNOWN)
+      allocation->known[page] = PAGE_STALE;
+  }
+  release (allocation);
+}
+
+/* Something wrote memory that the record does not have: distrust every page. */
+static void
+distrust (struct allocation * allocation)
+{
+  u32 page;
+
+  for (page = 0; page != allocation->pages; page++)
+    if (allocation->known[page] == PAGE_KNOWN)
+      allocation->known[page] = PAGE_OPAQUE;
+    else if (allocation->known[page] == PAGE_STALE)
+      allocation->known[page] = PAGE_UNKNOWN;
+}
+
+static void
+distrust_all (void)
+{
+  u32 index;
+
+  lock ();
+  for (index = 0; index != state.allocation_count; index++)
+    distrust (state.allocations[index]);
+  unlock ();
+}
+
+/* --- reading device memory --------------------------------------------------------------------------- */
+
+/* This thread's private stream in the current context; 0 where there is none. */
+static u64
+private_stream (struct thread * self)
+{
+  u64 context = 0, index, stream = 0;
+
+  if (state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0) & 0xffffffff || context == 0)
+    return 0;
+  for (index = 0; index != 4; index++)
+    if (self->stream_context[index] == context)
+      return self->stream_handle[index];
+  if (state.driver.cuStreamCreate ((u64) &stream, CU_STREAM_NON_BLOCKING, 0, 0) & 0xffffffff)
+    return 0;
+  for (index = 3; index != 0; index--)
+  {
+    self->stream_context[index] = self->stream_context[index - 1];
+    self->stream_handle[index] = self->stream_handle[index - 1];
+  }
+  self->stream_context[0] = context;
+  self->stream_handle[0] = stream;
+  return stream;
+}
+
+/* Copy device memory into this thread's staging buffer; 0 on success, else the driver's error. */
+static u32
+read_pages (struct thread * self, u64 address, u64 size)
+{
+  u64 stream = private_stream (self), result;
+
+  if (stream == 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (self->staging == NULL)
+    self->staging = g_malloc (STAGING_PAGES * PAGE_BYTES);
+  result = state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging, address, size, stream) & 0xffffffff;
+  if (result == 0)
+    result = state.driver.cuStreamSynchronize (stream, 0, 0, 0) & 0xffffffff;
+  return (u32) result;
+}
+
+static void
+write_page (struct call * call, u64 time, struct allocation * allocation, u64 offset, const u8 * data,
+            u64 size, u32 phase)
+{
+  u32 length = (u32) (8 + size);
+  u8 * record = reserve (call->thread, length, time);
+
+  if (record == NULL)
+    return;
+  copy (copy (record + RECORD_HEADER_BYTES, &offset, 8), data, size);
+  commit (call->thread, record, KIND_PAGE, call->sequence, time, phase, length, allocation->base);
+}
+
+/* Addresses of live allocations among the aligned words of `data`, added to the allocation's targets. */
+static void
+scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
+{
+  u64 low, high, index;
+  u32 target;
+
+  lock ();
+  low = high = 0;
+  if (state.allocation_count != 0)
+  {
+    low = state.allocations[0]->base;
+    high = state.allocations[state.allocation_count - 1]->base
+        + state.allocations[state.allocation_count - 1]->size;
+  }
+  unlock ();
+  for (index = 0; index + 8 <= size; index += 8)
+  {
+    u64 word = *(const u64 *) (data + index);
+    struct allocation * found;
+
+    if (word < low || word >= high || (found = find_allocation (word)) == NULL)
+      continue;
+    word = found->base;
+    release (found);
+    for (target = 0; target != allocation->targets && allocation->target[target] != word; target++)
+      ;
+    if (target != allocation->targets || target == MAX_REACHED)
+      continue;
+    if (allocation->targets == allocation->target_room)
+    {
+      allocation->target_room = allocation->target_room * 2 + 8;
+      allocation->target = g_realloc (allocation->target, 8ULL * allocation->target_room);
+    }
+    allocation->target[allocation->targets++] = word;
+  }
+}
+
+static void
+begin_looking (struct allocation * allocation)
+{
+  while (atomic_exchange (&allocation->looking, 1))
+    sleep_ns (20000);
+}
+
+static void
+end_looking (struct allocation * allocation)
+{
+  atomic_exchange (&allocation->looking, 0);
+}
+
+static int
+wants_page (struct allocation * allocation, u32 page, u32 phase)
+{
+  return phase == PHASE_AFTER || allocation->known[page] != PAGE_KNOWN;
+}
+
+/* Digest one page that has been read, and put it on record if it changed or was never there. */
+static void
+look_at_page (struct call * call, u64 time, struct allocation * allocation, u32 page, const u8 * data,
+              u32 phase)
+{
+  u64 size = page_size (allocation, page), new_digest[2], * old = allocation->digest + 2 * page;
+  int same, write;
+
+  digest (data, size, new_digest);
+  same = old[0] == new_digest[0] && old[1] == new_digest[1];
+  if (allocation->known[page] == PAGE_STALE)
+    write = phase == PHASE_AFTER;
+  else
+    write = allocation->known[page] == PAGE_UNKNOWN || !same;
+  if (write)
+    write_page (call, time, allocation, (u64) page * PAGE_BYTES, data, size, phase);
+  old[0] = new_digest[0];
+  old[1] = new_digest[1];
+  allocation->known[page] = PAGE_KNOWN;
+  if (allocation->size < NESTED_LIMIT)
+    scan_for_targets (allocation, data, size);
+}
+
+/* Look at the pages [first, last] of an allocation that this phase wants. 0, or the driver's error. */
+static u32
+look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
+{
+  u32 page = first, run, i, error;
+
+  while (page <= last)
+  {
+    u64 bytes;
+
+    if (!wants_page (allocation, page, phase))
+    {
+      page++;
+      continue;
+    }
+    for (run = 1; run < STAGING_PAGES && page + run <= last && wants_page (allocation, page + run, phase); run++)
+      ;
+    bytes = (u64) (run - 1) * PAGE_BYTES + page_size (allocation, page + run - 1);
+    error = read_pages (call->thread, allocation->base + (u64) page * PAGE_BYTES, bytes);
+    if (error != 0)
+      return error;
+    for (i = 0; i != run; i++)
+      look_at_page (call, time, allocation, page + i, call->thread->staging + (u64) i * PAGE_BYTES, phase);
+    page += run;
+  }
+  return 0;
+}
+
+static void
+write_error_gap (struct call * call, u64 time, const char * text, u32 error)
+{
+  char message[160];
+
+  strcpy (message, text);
+  append_number (message + strlen (message), error);
+  write_gap (call, time, "memory", message);
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------ */
+
+static int
+is_capturing (u64 stream)
+{
+  u32 status = 0;
+
+  if (state.captures == 0 || state.driver.cuStreamIsCapturing == NULL)
+    return 0;
+  /* An error means the legacy stream while another stream captures: it must not be touched either. */
+  if (state.driver.cuStreamIsCapturing (stream, (u64) &status, 0, 0) & 0xffffffff)
+    return 1;
+  return status != 0;
+}
+
+/* Wait until `stream` has done all its work. 1 when it has; a gap says why not. */
+static int
+wait_for_stream (struct call * call, u64 time, u64 stream)
+{
+  u64 start = now (), queries = 0, result;
+
+  for (;;)
+  {
+    result = state.driver.cuStreamQuery (stream, 0, 0, 0) & 0xffffffff;
+    if (result == 0)
+      return 1;
+    if (result != CUDA_ERROR_NOT_READY)
+    {
+      write_error_gap (call, time, "the stream failed, its memory was not looked at: CUresult ", (u32) result);
+      return 0;
+    }
+    if (++queries > 64)
+    {
+      sleep_ns (queries > 4096 ? 500000 : 5000);
+      if (now () - start > PROGRESS_LIMIT_NS)
+      {
+        write_gap (call, time, "memory", "no progress for 10 seconds, the stream was not waited for");
+        distrust_all ();
+        return 0;
+      }
+    }
+  }
+}
+
+/* --- capture around a launch --------------------------------------------------------------------------- */
+
+static void
+reach (struct thread * self, struct allocation * allocation)
+{
+  u32 index;
+
+  for (index = 0; index != self->reached_count; index++)
+    if (self->reached[index] == allocation)
+      break;
+  if (index != self->reached_count || index == MAX_REACHED)
+    release (allocation);
+  else
+    self->reached[self->reached_count++] = allocation;
+}
+
+/* The rule of zluda/tracefile/reachability.py: aligned words of the parameters, the module's globals, and,
+ * one level deep, aligned words of small allocations. Fills `reached`, with a reference each. */
+static void
+find_reached (struct call * call)
+{
+  struct thread * self = call->thread;
+  u32 index, direct, target;
+
+  for (index = 0; index + 8 <= call->packed_size; index += 8)
+  {
+    struct allocation * found = find_allocation (*(const u64 *) (call->packed + index));
+
+    if (found != NULL)
+      reach (self, found);
+  }
+  if (call->layout != NULL && call->layout->owner != 0)
+  {
+    struct allocation * found[MAX_REACHED];
+    u32 count = 0;
+
+    lock ();
+    for (index = 0; index != state.allocation_count && count != MAX_REACHED; index++)
+      if (state.allocations[index]->kind == MEMORY_GLOBAL
+          && state.allocations[index]->owner == call->layout->owner)
+      {
+        found[count] = state.allocations[index];
+        found[count++]->references++;
+      }
+    unlock ();
+    for (index = 0; index != count; index++)
+      reach (self, found[index]);
+  }
+  direct = self->reached_count;
+  for (index = 0; index != direct; index++)
+  {
+    struct allocation * from = self->reached[index];
+
+    begin_looking (from);
+    for (target = 0; target != from->targets; target++)
+    {
+      struct allocation * found = find_allocation (from->target[target]);
+
+      if (found != NULL)
+        reach (self, found);
+    }
+    end_looking (from);
+  }
+}
+
+static void
+release_reached (struct thread * self)
+{
+  while (self->reached_count != 0)
+    release (self->reached[--self->reached_count]);
+}
+
+static u32
+look_at_reached (struct call * call, u64 time, u32 phase)
+{
+  struct thread * self = call->thread;
+  u32 index, error;
+
+  for (index = 0; index != self->reached_count; index++)
+  {
+    struct allocation * allocation = self->reached[index];
+
+    if (allocation->kind == MEMORY_HOST)
+    {
+      write_gap (call, time, "memory", "the launch reaches host memory, which is not looked at");
+      continue;
+    }
+    begin_looking (allocation);
+    if (phase == PHASE_BEFORE && allocation->kind == MEMORY_MANAGED)
+      distrust (allocation); /* the host writes it without a call */
+    if (phase == PHASE_AFTER)
+      allocation->targets = 0;
+    error = look_at_pages (call, time, allocation, 0, allocation->pages - 1, phase);
+    end_looking (allocation);
+    if (error != 0)
+    {
+      write_error_gap (call, time, "memory that the launch reaches could not be read: CUresult ", error);
+      return error;
+    }
+  }
+  return 0;
+}
+
+/* Put on record what the launch can read and the record does not have yet. */
+static void
+capture_before_launch (struct call * call)
+{
+  u32 direct;
+
+  find_reached (call);
+  direct = call->thread->reached_count;
+  if (look_at_reached (call, call->start, PHASE_BEFORE) == 0)
+  {
+    /* Contents read just now may have named allocations that were not known to be reached. */
+    release_reached (call->thread);
+    find_reached (call);
+    if (call->thread->reached_count > direct)
+      look_at_reached (call, call->start, PHASE_BEFORE);
+  }
+  release_reached (call->thread);
+}
+
+/* Put on record what the launch changed. 1 when everything it reaches was looked at. */
+static int
+capture_after_launch (struct call * call, u64 time)
+{
+  int whole;
+
+  if (!wait_for_stream (call, time, call->stream))
+    return 0;
+  find_reached (call);
+  whole = call->thread->reached_count != MAX_REACHED;
+  if (!whole)
+    write_gap (call, time, "memory", "the launch reaches more allocations than are looked at");
+  whole = look_at_reached (call, time, PHASE_AFTER) == 0 && whole;
+  release_reached (call->thread);
+  return whole;
+}
+
+/* Put on record what a copy on the device wrote at [address, address + size). */
+static void
+capture_range (struct call * call, u64 time, u64 address, u64 size)
+{
+  struct allocation * allocation = find_allocation (address);
+  u64 start;
+  u32 error;
+
+  if (allocation == NULL)
+    return;
+  start = address - allocation->base;
+  begin_looking (allocation);
+  error = look_at_pages (call, time, allocation, (u32) (start / PAGE_BYTES),
+                         (u32) ((start + size - 1) / PAGE_BYTES), PHASE_AFTER);
+  end_looking (allocation);
+  if (error != 0)
+    write_error_gap (call, time, "the copy's destination could not be read: CUresult ", error);
+  release (allocation);
+}

@@ -1,0 +1,215 @@
+/* The producer's side of a ring; zluda/tracefile/ring.py describes it. */
+
+static struct thread *
+unrecorded_thread (struct thread * self)
+{
+  self->header = NULL;
+  atomic_add (&CONTROL (LOST_THREADS), 1);
+  return self;
+}
+
+/* The calling thread's first call: make its ring. */
+static struct thread *
+open_thread (void)
+{
+  char path[1100];
+  int fd;
+  struct ring * ring;
+  u64 index, size, capacity;
+  struct thread * self = g_malloc0 (sizeof (struct thread));
+
+  pthread_setspecific (state.thread_key, self);
+  self->id = (u32) gettid ();
+  index = atomic_add (&CONTROL (RINGS), 1);
+  size = CONTROL (RING_BYTES);
+  if (index >= FULL_SIZE_RINGS && size > SMALL_RING_BYTES)
+    size = SMALL_RING_BYTES;
+  capacity = size / SLOT_BYTES;
+  self->mapped = RING_HEADER_BYTES + capacity * SLOT_BYTES;
+
+  path_of (path, "/ring-", index);
+  fd = open (path, O_RDWR_CREATE_EXCL_CLOEXEC, 0600);
+  if (fd < 0)
+    return unrecorded_thread (self);
+  /* Allocated, not only sized: a store to a hole of a full disk would kill the application. */
+  if (posix_fallocate (fd, 0, (i64) self->mapped) != 0)
+  {
+    close (fd);
+    return unrecorded_thread (self);
+  }
+  self->header = mmap (NULL, self->mapped, PROT_READ_WRITE, MAP_SHARED_FILE, fd, 0);
+  close (fd);
+  if (self->header == MAP_FAILED_ADDRESS)
+    return unrecorded_thread (self);
+  self->slots = self->header + RING_HEADER_BYTES;
+  self->capacity = capacity;
+  ring = (struct ring *) self->header;
+  ring->capacity = capacity;
+  ring->thread = self->id;
+  *(volatile u64 *) &ring->magic = RING_MAGIC_VALUE;
+  return self;
+}
+
+/* The thread ends: its ring may be taken away once it is empty. */
+static void
+close_thread (void * data)
+{
+  struct thread * self = data;
+
+  if (self->header != NULL && *state.alive)
+  {
+    ((volatile struct ring *) self->header)->closed = 1;
+    munmap (self->header, self->mapped);
+  }
+  g_free (self->staging);
+  g_free (self);
+}
+
+static struct thread *
+current_thread (void)
+{
+  struct thread * self = pthread_getspecific (state.thread_key);
+
+  if (self == NULL)
+    self = open_thread ();
+  return self->header != NULL ? self : NULL;
+}
+
+static int
+recorder_is_gone (void)
+{
+  return kill ((int) CONTROL (RECORDER_PID), 0) != 0 || now () - CONTROL (HEARTBEAT_NS) > HEARTBEAT_LIMIT_NS;
+}
+
+static int
+wait_for_room (struct thread * self, u64 wanted)
+{
+  u64 start = now (), waits = 0;
+  int room = 1;
+
+  for (;;)
+  {
+    self->tail = *(volatile u64 *) (self->header + RING_TAIL);
+    if (self->head + wanted - self->tail <= self->capacity)
+      break;
+    if (CONTROL (FLAGS) & FLAG_STOPPED)
+      room = 0;
+    else if (++waits % 64 == 0 && recorder_is_gone ())
+    {
+      CONTROL (FLAGS) |= FLAG_STOPPED;
+      room = 0;
+    }
+    if (!room)
+      break;
+    sleep_ns (50000);
+  }
+  atomic_add (&CONTROL (STALL_NS), now () - start);
+  return room;
+}
+
+static void
+publish (struct thread * self, u8 * record, u32 kind, u64 slots, u64 sequence, u64 time, u32 function,
+         u32 length, u64 extra)
+{
+  *(u16 *) (record + 4) = (u16) kind;
+  *(u16 *) (record + 6) = (u16) slots;
+  *(u64 *) (record + 8) = sequence;
+  *(u64 *) (record + 16) = time;
+  *(u32 *) (record + 24) = function;
+  *(u32 *) (record + 28) = length;
+  *(u64 *) (record + 32) = extra;
+  *(volatile u32 *) record = (u32) (self->head + 1);
+  self->head += slots;
+  *(volatile u64 *) (self->header + RING_HEAD) = self->head;
+}
+
+/* Room for a record with a body of `length` bytes; NULL when recording has stopped. */
+static u8 *
+reserve (struct thread * self, u32 length, u64 time)
+{
+  u64 slots = (RECORD_HEADER_BYTES + length + SLOT_BYTES - 1) / SLOT_BYTES;
+  u64 index = self->head % self->capacity;
+  u64 rest = self->capacity - index;
+  u64 wanted = slots <= rest ? slots : rest + slots;
+
+  if (self->head + wanted - self->tail > self->capacity && !wait_for_room (self, wanted))
+    return NULL;
+  if (slots > rest)
+  {
+    publish (self, self->slots + index * SLOT_BYTES, KIND_PAD, rest, 0, time, 0, 0, 0);
+    index = 0;
+  }
+  return self->slots + index * SLOT_BYTES;
+}
+
+static void
+commit (struct thread * self, u8 * record, u32 kind, u64 sequence, u64 time, u32 function, u32 length,
+        u64 extra)
+{
+  publish (self, record, kind, (RECORD_HEADER_BYTES + length + SLOT_BYTES - 1) / SLOT_BYTES, sequence, time,
+           function, length, extra);
+}
+
+#define CALL_OWNS_PACKED 0x100 /* the parameter buffer was allocated for this call */
+
+/* A call that is being recorded. Frida keeps it beside the invocation, from entry to return. */
+struct call
+{
+  const struct function * function;   /* NULL: this invocation is not recorded */
+  struct thread * thread;
+  u64 sequence, parent, start, end;
+  u64 word[MAX_PARAMETERS];
+  struct layout * layout;
+  u64 stream;
+  const u8 * packed;                  /* the launch's parameter buffer, in packed_room or heap */
+  u32 packed_size;
+  u32 flags;                          /* LEAVE_, CALL_ */
+  u32 to_host, from_host;             /* of cuMemcpy, which goes by the pointers */
+  struct allocation * freed;          /* taken out of the table when cuMemFree was entered */
+  u8 packed_room[256];
+};
+
+static u8 *
+copy (u8 * to, const void * from, u64 size)
+{
+  memcpy (to, from, size);
+  return to + size;
+}
+
+static void
+write_gap (struct call * call, u64 time, const char * kind, const char * text)
+{
+  u32 kind_size = (u32) strlen (kind) + 1, text_size = (u32) strlen (text);
+  u8 * record = reserve (call->thread, kind_size + text_size, time);
+
+  if (record == NULL)
+    return;
+  copy (copy (record + RECORD_HEADER_BYTES, kind, kind_size), text, text_size);
+  commit (call->thread, record, KIND_GAP, call->sequence, time, 0, kind_size + text_size, 0);
+}
+
+/* Data that a parameter points to, in pieces. */
+static void
+write_data (struct call * call, u64 time, u32 parameter, u32 direction, u32 part, const void * data, u64 size)
+{
+  u64 offset = 0;
+
+  do
+  {
+    u64 piece = size - offset < CHUNK_BYTES ? size - offset : CHUNK_BYTES;
+    u32 length = (u32) (DATA_HEADER_BYTES + piece);
+    u8 * record = reserve (call->thread, length, time);
+    u8 * body;
+
+    if (record == NULL)
+      return;
+    body = record + RECORD_HEADER_BYTES;
+    body = copy (body, &size, 8);
+    body = copy (body, &offset, 8);
+    copy (body, (const u8 *) data + offset, piece);
+    commit (call->thread, record, KIND_DATA, call->sequence, time, parameter | direction << 8 | part << 16,
+            length, (u64) data);
+    offset += piece;
+  }
+  while (offset < size);
+}

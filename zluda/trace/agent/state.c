@@ -1,0 +1,205 @@
+/* What every part of the agent knows: imported functions, the driver's entries, the shared state.
+ *
+ * A CModule's own data is read-only, so everything that changes lives in `state`, which the JavaScript side
+ * allocates. There is no errno, no thread-local storage and no atomic builtin here: see docs/recording.md.
+ */
+#include <gum/guminterceptor.h>
+#include <string.h>
+
+typedef guint8 u8;
+typedef guint16 u16;
+typedef guint32 u32;
+typedef guint64 u64;
+typedef gint64 i64;
+
+extern char * strcpy (char * to, const char * from);
+extern char * strcat (char * to, const char * from);
+extern int strcmp (const char * a, const char * b);
+extern void * pthread_getspecific (u32 key);
+extern int pthread_setspecific (u32 key, const void * value);
+extern int pthread_key_create (u32 * key, void (* destructor) (void *));
+extern int gettid (void);
+extern int open (const char * path, int flags, int mode);
+extern int close (int fd);
+extern i64 read (int fd, void * data, u64 size);
+extern int posix_fallocate (int fd, i64 offset, i64 size);
+extern void * mmap (void * address, u64 size, int protection, int flags, int fd, i64 offset);
+extern int munmap (void * address, u64 size);
+extern int madvise (void * address, u64 size, int advice);
+extern int clock_gettime (int clock, u64 * time);
+extern int nanosleep (const u64 * time, void * remaining);
+extern int kill (int pid, int signal);
+
+#define O_RDWR_CREATE_EXCL_CLOEXEC (2 | 0100 | 0200 | 02000000)
+#define O_RDONLY_CLOEXEC 02000000
+#define PROT_READ_WRITE 3
+#define MAP_SHARED_FILE 1
+#define MAP_PRIVATE_ANONYMOUS 0x22
+#define MADV_WIPEONFORK 18
+#define CLOCK_MONOTONIC_ID 1
+#define MAP_FAILED_ADDRESS ((void *) -1)
+
+/* The driver entries that the agent itself calls; NULL where this driver has none. */
+#define DRIVER_ENTRIES(X) \
+  X (cuCtxGetCurrent) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) X (cuStreamSynchronize) \
+  X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
+  X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
+  X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
+  X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute)
+
+/* All take integers and pointers only, so one type serves: the ABI passes them alike. */
+typedef u64 (* entry) (u64, u64, u64, u64);
+
+struct driver
+{
+#define X(name) entry name;
+  DRIVER_ENTRIES (X)
+#undef X
+};
+
+/* One parameter and one function, as zluda/trace/spec.py packs them. */
+struct parameter
+{
+  u8 slot;        /* among the integer argument words; 0xff: not an integer */
+  u8 direction;
+  u8 rule;
+  u8 count;       /* the parameter that holds the number of elements */
+  u32 size;       /* of the pointee, of one element, or (RULE_NONE) of the value itself */
+};
+
+struct function
+{
+  u16 index;
+  u8 parameters;
+  u8 special;
+  u8 stream;      /* the parameter that names the stream; 0xff: none */
+  u8 per_thread;  /* a _ptsz or _ptds form: stream 0 is the thread's own */
+  u8 variable;    /* has data of variable size */
+  u8 reserved;
+  struct parameter parameter[MAX_PARAMETERS];
+};
+
+struct ring
+{
+  u64 magic, capacity, thread, closed;
+};
+
+struct allocation;
+struct layout;
+
+/* One a thread of the application. */
+struct thread
+{
+  u8 * header;         /* the ring's header; NULL: this thread is not recorded */
+  u8 * slots;
+  u64 capacity, head, tail;
+  u64 mapped;
+  u64 current;         /* the innermost open call's number + 1 */
+  u32 busy;            /* the agent itself is calling the driver */
+  u32 id;
+  u64 last_handle, last_generation;
+  struct layout * last_layout;
+  u8 * staging;
+  u64 stream_context[4], stream_handle[4];
+  struct allocation * reached[MAX_REACHED];
+  u32 reached_count;
+};
+
+struct pending;
+
+struct state
+{
+  volatile u8 * control;
+  volatile u32 * alive;          /* wiped in a forked child, whose rings belong to the parent */
+  u32 thread_key;
+  u32 outputs;                   /* --capture outputs */
+  char directory[1024];
+  volatile u32 lock;             /* guards the tables below; never held across a driver call */
+  struct allocation ** allocations;
+  u32 allocation_count, allocation_room;
+  struct layout ** layouts;      /* open addressing by handle */
+  volatile u64 generation;       /* of kernel handles: an unload may free any of them */
+  struct pending * pending;      /* libraries whose variables have no address yet */
+  volatile u64 captures;         /* streams being captured into graphs */
+  volatile u32 described;               /* the devices are on record */
+  struct driver driver;
+};
+
+typedef char state_fits[sizeof (struct state) <= STATE_BYTES ? 1 : -1];
+
+extern struct state state;
+
+#define CONTROL(name) (*(volatile u64 *) (state.control + CONTROL_##name))
+
+static u64
+atomic_add (volatile u64 * where, u64 value)
+{
+  __asm__ volatile ("lock; xaddq %0, %1" : "+r" (value), "+m" (*where) : : "memory");
+  return value;
+}
+
+static u32
+atomic_exchange (volatile u32 * where, u32 value)
+{
+  __asm__ volatile ("xchgl %0, %1" : "+r" (value), "+m" (*where) : : "memory");
+  return value;
+}
+
+static void
+sleep_ns (u64 ns)
+{
+  u64 time[2];
+
+  time[0] = 0;
+  time[1] = ns;
+  nanosleep (time, NULL);
+}
+
+static u64
+now (void)
+{
+  u64 time[2];
+
+  clock_gettime (CLOCK_MONOTONIC_ID, time);
+  return time[0] * 1000000000ULL + time[1];
+}
+
+static void
+lock (void)
+{
+  u32 spins = 0;
+
+  while (atomic_exchange (&state.lock, 1))
+    if (++spins > 100)
+      sleep_ns (10000);
+}
+
+static void
+unlock (void)
+{
+  atomic_exchange (&state.lock, 0);
+}
+
+static char *
+append_number (char * text, u64 number)
+{
+  char digits[24];
+  int count = 0;
+
+  do
+    digits[count++] = (char) ('0' + number % 10);
+  while (number /= 10);
+  while (count)
+    *text++ = digits[--count];
+  *text = 0;
+  return text;
+}
+
+/* directory/name-number into `path` (of 1100 bytes). */
+static void
+path_of (char * path, const char * name, u64 number)
+{
+  strcpy (path, state.directory);
+  strcat (path, name);
+  append_number (path + strlen (path), number);
+}

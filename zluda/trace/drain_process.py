@@ -1,0 +1,146 @@
+"""The recorder process: drains one recorded process's rings into its trace.
+
+Started by the session as ``python -m zluda.trace.drain_process TRACE CONTROL_FD``. The control page's lock comes
+with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap": [kind, text, count]}``,
+``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish`` means that the session died: draining goes on until the
+agent has left the application. The last line on standard output is a JSON object: counts, and the last open call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from zluda.errors import Error
+from zluda.tracefile import TraceWriter
+from zluda.tracefile.drain import TAILS_KEY, Drain
+from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
+from zluda.trace.images import read_module
+
+_IDLE_SECONDS = 0.002
+_BUSY_RECORDS = 2000
+
+
+class _Commands:
+    """JSON lines from the session, read without waiting."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.ended = False
+
+    def read(self, seconds: float) -> list[dict[str, Any]]:
+        """What has come within ``seconds``."""
+        if self.ended:
+            time.sleep(seconds)
+            return []
+        if not select.select([0], [], [], seconds)[0]:
+            return []
+        data = os.read(0, 1 << 20)
+        if not data:
+            self.ended = True
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines if line]
+
+
+class Recorder:
+    """One recorded process: its drain, its writer, its control page."""
+
+    def __init__(self, trace: Path, control: Control) -> None:
+        self.trace, self.control = trace, control
+        self.directory = rings_directory(trace)
+        self.writer = TraceWriter.create(trace, {})
+        self.drain = Drain(self.directory, self.writer, read_module=read_module)
+        self.writer.commit()
+
+    def run(self) -> dict[str, Any]:
+        """Until the session says that the application has ended; what was recorded."""
+        commands, finished, idle = _Commands(), False, _IDLE_SECONDS
+        while not finished:
+            self.control["HEARTBEAT_NS"] = time.monotonic_ns()
+            moved = self.drain.step()
+            # many small passes cost more than few large ones, and a launch-bound application fills a ring in a second
+            idle = 0.02 if moved > _BUSY_RECORDS else min(0.02, idle * 1.5) if not moved else _IDLE_SECONDS
+            for command in commands.read(idle):
+                finished |= self._obey(command)
+            if commands.ended and not finished:
+                finished = bool(self.control["AGENT_GONE"]) or not _alive(self.control["APP_PID"])
+        return self._finish(orderly=not commands.ended)
+
+    def _obey(self, command: dict[str, Any]) -> bool:
+        if "meta" in command:
+            self.writer.set_meta(command["meta"])
+        if "gap" in command:
+            kind, text, count = command["gap"]
+            self.writer.add_gap(None, kind, text, count)
+        if "hooked" in command:
+            self.drain.effects.hooked = frozenset(command["hooked"])
+        return bool(command.get("finish"))
+
+    def _finish(self, *, orderly: bool) -> dict[str, Any]:
+        control = self.control
+        self.drain.finish()
+        if not orderly:
+            self.writer.add_gap(None, "recorder", "the session ended before the application")
+        if control["FLAGS"] & FLAG_STOPPED:
+            lost = control["LOST_CALLS"]
+            self.writer.add_gap(
+                None, "recorder", "the recorder did not keep up; calls after that are lost", lost
+            )
+        if control["LOST_THREADS"]:
+            text = "threads without a ring (no space for it); their calls are lost"
+            self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
+        self.writer.set_meta({"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time()})
+        summary = self._summary()
+        self.drain.close()
+        self.writer.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return summary
+
+    def _summary(self) -> dict[str, Any]:
+        last = max(self.drain.open, default=None)
+        return {
+            "calls": self.drain.calls,
+            "launches": self.drain.launches,
+            "stall_ns": self.control["STALL_NS"],
+            "open_call": None if last is None else [last, self.drain.open[last].signature.row["name"]],
+        }
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def main() -> None:
+    # The terminal's interrupt and hang-up are for the application; the recorder ends after it.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    trace, descriptor = Path(sys.argv[1]), int(sys.argv[2])
+    control = Control(rings_directory(trace), descriptor=descriptor)
+    try:
+        summary = Recorder(trace, control).run()
+    except Error as error:
+        control["FLAGS"] |= FLAG_STOPPED  # nobody drains any more: the application must not wait
+        print(json.dumps({"error": str(error)}), flush=True)
+        sys.exit(2)
+    print(json.dumps(summary), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What is inside a module image that an application handed to the driver."""
+
+from __future__ import annotations
+
+from zluda.errors import Error
+from zluda.ptx import containers, parse_module
+from zluda.tracefile import Fidelity, ModuleKind
+from zluda.tracefile.effects import FoundImage, ModuleContents
+
+_KINDS = {
+    containers.Container.PTX: ModuleKind.PTX,
+    containers.Container.FATBIN: ModuleKind.FATBIN,
+    containers.Container.CUBIN: ModuleKind.CUBIN,
+    containers.Container.ELF: ModuleKind.ELF,
+    containers.Container.UNKNOWN: ModuleKind.OTHER,
+}
+
+
+def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
+    """The PTX that a device of this compute capability (90 for 9.0) would be given, and its variables.
+
+    ``pieces`` are the images of one load, several where a wrapper pointed to several fat binaries. A damaged image is
+    no error here: it is recorded as it is, and ``problem`` says what is wrong with it.
+    """
+    contents = ModuleContents(kind=ModuleKind.OTHER, found=[], globals=[], fidelity=Fidelity.UNKNOWN)
+    if pieces:
+        contents.kind = _KINDS[containers.identify(pieces[0])]
+    for ordinal, piece in enumerate(pieces):
+        try:
+            _read_piece(piece, ordinal, compute_capability, contents)
+        except Error as error:
+            contents.problem = str(error)
+    return contents
+
+
+def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleContents) -> None:
+    kind = containers.identify(piece)
+    if kind in (containers.Container.UNKNOWN, containers.Container.CUBIN):
+        return
+    if kind is containers.Container.PTX:
+        contents.fidelity = Fidelity.SAME_PTX
+        contents.globals += _variables(piece)
+        return
+    image = containers.best_ptx(piece, capability)
+    if image is None:
+        return
+    text = image.text.encode()
+    origin = f"fat binary {ordinal}, PTX {image.ptx_version[0]}.{image.ptx_version[1]}"
+    contents.found.append(FoundImage(ModuleKind.PTX, text, f"compute_{image.arch}", origin))
+    contents.globals += _variables(text)
+    native = any(entry.kind == containers.KIND_ELF for entry in containers.entries_of(piece))
+    contents.fidelity = Fidelity.SIBLING if native else Fidelity.SAME_PTX
+
+
+def _variables(text: bytes) -> list[str]:
+    """Names of the module's variables in global and constant memory."""
+    variables = parse_module(text).variables.values()
+    return [v.name for v in variables if v.space in ("global", "const") and v.linkage != "extern"]

@@ -1,0 +1,265 @@
+"""One run of ``zluda trace``: start the application, get the agent in, keep a recording for each process, report."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zluda import __version__
+from zluda.errors import DeviceError, Error
+from zluda.trace import spec
+from zluda.trace.hold import HeldProcess
+from zluda.trace.recording import Recording
+from zluda.tracefile.ring import DEFAULT_RING_BYTES, rings_directory
+
+CAPTURES = ("calls", "outputs")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended. ``status`` is the application's own (128 + signal)."""
+
+    status: int
+    trace: Path
+    calls: int = 0
+    launches: int = 0
+    seconds: float = 0.0
+    stall_seconds: float = 0.0
+    open_call: tuple[int, str] | None = None
+    problems: list[str] = field(default_factory=list)
+    children: list[Path] = field(default_factory=list)
+
+
+def record(
+    command: Sequence[str],
+    output: str | Path = "trace.bin",
+    *,
+    capture: str = "outputs",
+    ring_bytes: int = DEFAULT_RING_BYTES,
+    note: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run ``command`` and record its CUDA driver calls in ``output``.
+
+    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed). Children that
+    use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line for each thing worth
+    telling at once. Raises :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
+    """
+    if capture not in CAPTURES:
+        raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
+    frida = _import_frida()
+    _check_place(Path(output))
+    process = HeldProcess(command)
+    session = _Session(frida, list(command), Path(output), capture, ring_bytes, note or (lambda text: None))
+    started = time.monotonic()
+    try:
+        session.attach(process.pid)
+    except BaseException:
+        process.kill()
+        session.finish()
+        raise
+    with _forwarded_signals(process.pid):
+        process.release()
+        status = process.wait()
+    outcome = session.finish()
+    outcome.status, outcome.seconds = status, time.monotonic() - started
+    return outcome
+
+
+def _import_frida() -> Any:
+    try:
+        import frida
+    except ImportError:
+        raise DeviceError("trace", "frida is not installed", remedy="pip install 'zluda[trace]'") from None
+    return frida
+
+
+def _check_place(output: Path) -> None:
+    directory = output.absolute().parent
+    if not directory.is_dir():
+        raise Error(f"{directory}: no such directory")
+    if output.is_dir():
+        raise Error(f"{output}: is a directory")
+    if not os.access(directory, os.W_OK):
+        raise Error(f"{directory}: not writable")
+
+
+class _forwarded_signals:
+    """While the application runs: SIGTERM and SIGHUP to us go to it, SIGINT it gets from the terminal."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def __enter__(self) -> None:
+        self._old = {}
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self._old[number] = signal.signal(number, lambda n, _: os.kill(self._pid, n))
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+
+class _Session:
+    """The agent's other end: one Frida session and at most one recording for each process."""
+
+    def __init__(
+        self,
+        frida: Any,
+        command: list[str],
+        output: Path,
+        capture: str,
+        ring_bytes: int,
+        note: Callable[[str], None],
+    ) -> None:
+        self._frida, self._command, self._output = frida, command, output
+        self._capture, self._ring_bytes, self._note = capture, ring_bytes, note
+        self._main = 0
+        self._recordings: dict[int, Recording] = {}
+        self._keep: list[Any] = []  # Frida's objects live as long as they are referred to
+        self._problems: list[str] = []
+        self._device = frida.get_local_device()
+        self._device.on("child-added", self._child_added)
+        self._source = spec.c_source()
+
+    def attach(self, pid: int) -> None:
+        """Get the agent into the process that is held; returns when the driver, if it is there already, is hooked."""
+        self._main = self._main or pid
+        try:
+            session = self._device.attach(pid)
+            session.enable_child_gating()
+            script = session.create_script(spec.javascript_source(), name="zluda")
+        except self._frida.PermissionDeniedError as error:
+            raise Error(f"Frida may not attach to processes here: {error}") from None
+        except self._frida.NotSupportedError as error:
+            raise Error(f"Frida cannot attach: {error}") from None
+        except self._frida.ProcessNotFoundError:
+            raise Error("the application ended before it could be recorded") from None
+        script.on("message", lambda message, data: self._message(pid, script, message))
+        self._keep += [session, script]
+        script.load()
+        script.exports_sync.begin(self._source)
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    def _message(self, pid: int, script: Any, message: dict[str, Any]) -> None:
+        """What the agent says. Runs in Frida's thread."""
+        if message["type"] != "send":
+            self._problem(f"the agent failed: {message.get('description', message)}")
+            return
+        payload = message["payload"]
+        handler = {"exports": self._exports, "hooked": self._hooked, "failed": self._failed}[payload["type"]]
+        handler(pid, script, payload)
+
+    def _exports(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        """The driver is there: start the recording, then tell the agent what to hook."""
+        try:
+            recording = Recording(
+                self._path_for(pid),
+                pid,
+                payload["names"],
+                ring_bytes=self._ring_bytes,
+                meta=self._meta(payload),
+            )
+        except Error as error:
+            self._problem(str(error))
+            script.post({"type": "table", "error": str(error)})
+            return
+        self._recordings[pid] = recording
+        directory = recording.directory.absolute()
+        script.post(
+            {
+                "type": "table",
+                "control": str(directory / "control"),
+                "directory": str(directory),
+                "outputs": self._capture == "outputs",
+                "names": [row["name"] for row in recording.rows],
+                "stateBytes": spec.STATE_BYTES,
+                "functionBytes": spec.FUNCTION_BYTES,
+            },
+            spec.pack(recording.rows),
+        )
+
+    def _hooked(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        recording = self._recordings[pid]
+        recording.send(hooked=[int(address, 16) for address in payload["addresses"]])
+        recording.send(meta={"hooks": payload["count"]})
+        for name, reason in payload["failed"]:
+            recording.send(gap=[name, f"could not be hooked: {reason}", 1])
+
+    def _failed(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        self._problem(f"the driver could not be hooked: {payload['message']}")
+
+    def _problem(self, text: str) -> None:
+        if text not in self._problems:
+            self._problems.append(text)
+
+    # --- children -------------------------------------------------------------------------------------
+
+    def _child_added(self, child: Any) -> None:
+        """A process that the application made waits for us. Not in Frida's thread: attaching needs that."""
+        threading.Thread(target=self._take_child, args=(child.pid,), daemon=True).start()
+
+    def _take_child(self, pid: int) -> None:
+        try:
+            if pid not in self._recordings:
+                self.attach(pid)
+        except (Error, self._frida.InvalidOperationError, self._frida.TransportError) as error:
+            self._problem(f"child {pid} is not recorded: {error}")
+        finally:
+            try:
+                self._device.resume(pid)
+            except (self._frida.InvalidArgumentError, self._frida.ProcessNotFoundError):
+                self._note(f"child {pid} went on by itself")
+
+    def _path_for(self, pid: int) -> Path:
+        if pid == self._main:
+            return self._output
+        return self._output.with_name(f"{self._output.stem}.{pid}{self._output.suffix}")
+
+    def _meta(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "command": self._command,
+            "working_directory": os.getcwd(),
+            "capture": self._capture,
+            "host": platform.node(),
+            "system": platform.platform(),
+            "zluda": __version__,
+            "cuda_headers": spec.driver_api()["cuda_version"],
+            "libcuda": payload["path"],
+            "start_time": time.time(),
+            "start": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "start_ns": time.monotonic_ns(),
+        }
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def finish(self) -> Outcome:
+        """Close every recording; the outcome is the main process's."""
+        outcome = Outcome(status=0, trace=self._output, problems=self._problems)
+        for pid, recording in self._recordings.items():
+            summary = recording.finish()
+            if pid != self._main:
+                outcome.children.append(recording.trace)
+                continue
+            outcome.calls = summary.get("calls", 0)
+            outcome.launches = summary.get("launches", 0)
+            outcome.stall_seconds = summary.get("stall_ns", 0) / 1e9
+            last = summary.get("open_call")
+            outcome.open_call = (last[0], last[1]) if last else None
+        return outcome
+
+
+def leftover(output: str | Path) -> Path:
+    """The directory of rings that a killed recorder leaves; opening the trace merges them."""
+    return rings_directory(output)

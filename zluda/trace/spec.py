@@ -1,0 +1,168 @@
+"""What the agent's C code needs to know: functions packed into structures, and constants as ``#define`` lines.
+
+A function's index is its place in the list that :func:`functions` returns; the same list, as JSON, stands in
+the rings' directory for whoever drains them. Exports that no header declares are given at run time: hooked by
+name, their first six argument words recorded, counted as a gap.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from zluda.tracefile import ring
+
+MAX_PARAMETERS = 18
+MAX_REACHED = 512
+MAX_KERNEL_PARAMETERS = 512
+LAYOUT_PLACES = 1 << 16
+STATE_BYTES = 4096
+
+# Numbers of the special cases in the agent. Up to `opaque_write`: work that a stream carries out.
+SPECIALS = [
+    "none",
+    "launch",
+    "launch_ex",
+    "launch_cooperative",
+    "copy_h2d",
+    "copy_h2d_async",
+    "copy_d2h",
+    "copy_d2h_async",
+    "copy_d2d",
+    "copy_d2d_async",
+    "copy_unified",
+    "copy_unified_async",
+    "copy_peer",
+    "copy_peer_async",
+    "set_1",
+    "set_1_async",
+    "set_2",
+    "set_2_async",
+    "set_4",
+    "set_4_async",
+    "opaque_write",
+    "allocate",
+    "allocate_pitch",
+    "allocate_managed",
+    "allocate_host",
+    "free",
+    "initialize",
+    "module_load",
+    "library_load",
+    "module_unload",
+    "library_unload",
+    "get_function",
+    "get_kernel",
+    "context_destroy",
+    "begin_capture",
+    "end_capture",
+    "proc_address",
+]
+
+HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
+
+# Values of the driver API that the agent uses (cuda.h).
+CUDA_VALUES = {
+    "CUDA_ERROR_INVALID_VALUE": 1,
+    "CUDA_ERROR_INVALID_CONTEXT": 201,
+    "CUDA_ERROR_NOT_READY": 600,
+    "CU_STREAM_NON_BLOCKING": 1,
+    "CU_STREAM_PER_THREAD": 2,
+    "CU_MEMORYTYPE_HOST": 1,
+    "CU_MEMORYTYPE_DEVICE": 2,
+    "CU_POINTER_ATTRIBUTE_MEMORY_TYPE": 2,
+    "CU_COMPUTE_CAPABILITY_MAJOR": 75,
+    "CU_COMPUTE_CAPABILITY_MINOR": 76,
+}
+
+_FUNCTION = struct.Struct("<HBBBBBB")
+_PARAMETER = struct.Struct("<BBBBI")
+FUNCTION_BYTES = _FUNCTION.size + MAX_PARAMETERS * _PARAMETER.size
+"""Size of the agent's ``struct function``."""
+
+
+@cache
+def driver_api() -> dict[str, Any]:
+    """The table of every driver entry; ``scripts/generate_driver_api.py`` says what is in it."""
+    text = resources.files("zluda.driver").joinpath("driver_api.json").read_text("utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def unknown_function(name: str) -> dict[str, Any]:
+    """A row for an export without a prototype: six words as they were passed."""
+    parameters = [
+        {"name": f"argument{i}", "type": "?", "direction": "value", "pointee": 0, "slot": i} for i in range(6)
+    ]
+    return {"base": name, "effect": "effect", "replay": False, "unknown": True, "parameters": parameters}
+
+
+def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
+    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not know."""
+    table = driver_api()["functions"]
+    rows = [{"name": name, **row} for name, row in table.items()]
+    rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]
+    return rows
+
+
+def pack(rows: list[dict[str, Any]]) -> bytes:
+    """All functions as the agent's ``struct function``, one after the other."""
+    return b"".join(_pack_function(index, row) for index, row in enumerate(rows))
+
+
+def _pack_function(index: int, row: dict[str, Any]) -> bytes:
+    parameters = [_pack_parameter(p) for p in row["parameters"]]
+    streams = [i for i, p in enumerate(row["parameters"]) if p["type"] == "CUstream"]
+    fixed = [p for p in row["parameters"] if p["pointee"]]
+    variable = any(p.get("rule") for p in row["parameters"]) * HAS_VARIABLE
+    variable |= any(p["direction"] in ("in", "inout") for p in fixed) * HAS_INPUTS
+    variable |= any(p["direction"] in ("out", "inout") for p in fixed) * HAS_OUTPUTS
+    head = _FUNCTION.pack(
+        index,
+        len(parameters),
+        SPECIALS.index(row.get("special", "none")),
+        streams[-1] if streams else 0xFF,
+        row["name"].endswith(("_ptsz", "_ptds")),
+        variable,
+        0,
+    )
+    return head + b"".join(parameters).ljust(MAX_PARAMETERS * _PARAMETER.size, b"\0")
+
+
+def _pack_parameter(parameter: dict[str, Any]) -> bytes:
+    slot = parameter["slot"] if parameter["slot"] >= 0 else 0xFF
+    direction = ring.DIRECTIONS[parameter["direction"]]
+    if rule := parameter.get("rule"):
+        size = parameter.get("unit", 0)
+        return _PARAMETER.pack(slot, direction, ring.RULES[rule], parameter.get("count", 0), size)
+    if parameter["pointee"]:
+        return _PARAMETER.pack(slot, direction, ring.RULES["fixed"], 0, parameter["pointee"])
+    return _PARAMETER.pack(slot, direction, ring.RULES["none"], 0, parameter.get("bytes", 8))
+
+
+def c_source() -> str:
+    """The agent's C code, whole: constants first, then its files in order."""
+    constants = {
+        "MAX_PARAMETERS": MAX_PARAMETERS,
+        "MAX_REACHED": MAX_REACHED,
+        "MAX_KERNEL_PARAMETERS": MAX_KERNEL_PARAMETERS,
+        "LAYOUT_PLACES": LAYOUT_PLACES,
+        "STATE_BYTES": STATE_BYTES,
+        "HAS_INPUTS": HAS_INPUTS,
+        "HAS_OUTPUTS": HAS_OUTPUTS,
+        "HAS_VARIABLE": HAS_VARIABLE,
+        **CUDA_VALUES,
+        **{f"SPECIAL_{name.upper()}": number for number, name in enumerate(SPECIALS)},
+    }
+    defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
+    files = resources.files("zluda.trace.agent")
+    parts = ("state.c", "ring.c", "launch.c", "memory.c", "modules.c", "hooks.c")
+    return ring.c_defines() + defines + "".join(files.joinpath(part).read_text("utf-8") for part in parts)
+
+
+def javascript_source() -> str:
+    """The agent's JavaScript."""
+    return resources.files("zluda.trace.agent").joinpath("agent.js").read_text("utf-8")

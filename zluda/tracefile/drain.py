@@ -1,0 +1,279 @@
+"""Draining: records out of the rings, rows into the trace.
+
+One pass (:meth:`Drain.step`) reads the clock, then every ring's head, and takes what is stamped before that moment; sorts it
+by time over all rings; turns it into rows; commits them together with the new tails; and only then gives the
+slots back. So a record is in the trace or in its ring, never in neither, and after a kill the noted tails say
+which is which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from zluda.tracefile import ring
+from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
+from zluda.tracefile.records import Direction, Parameter
+from zluda.tracefile.ring import Record, Ring
+from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
+
+TAILS_KEY = "ring_tails"
+"""The `meta` entry that holds, while recording, how far each ring has been consumed."""
+FUNCTIONS_FILE = "functions.json"
+FOREVER = 1 << 63
+
+_DATA_HEADER = struct.Struct("<QQ")
+_DEVICE = struct.Struct("<QQQ")
+
+
+@dataclass(slots=True)
+class _Signature:
+    """How one function's records are put together."""
+
+    row: dict[str, Any]
+    id: int
+    words: int  # bytes of argument words
+    pieces: list[tuple[int, bool, bool]]  # (size, before, after) of each parameter
+    inputs: int  # bytes of `in` pieces in ENTER
+    plain: bool  # no pieces and nothing that follows from the call
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that has been entered."""
+
+    signature: _Signature
+    thread: int
+    parent: int | None
+    start_ns: int
+    body: bytes
+    data: list[Data] = field(default_factory=list)
+    written: bool = False  # its row stands in the trace, open
+
+
+class Drain:
+    """Moves records from the rings in ``directory`` to ``writer``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        writer: TraceWriter,
+        *,
+        read_module: ImageReader | None = None,
+        tails: dict[str, int] | None = None,
+    ) -> None:
+        self.directory, self.writer = directory, writer
+        self.effects = Effects(writer, read_module, self._answer)
+        self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
+        self.devices: list[dict[str, Any]] = []
+        self.driver_version = 0
+        self.calls = 0
+        self.launches = 0
+        self._tails = tails or {}
+        self._rings: dict[Path, Ring] = {}
+        self._signatures: list[_Signature | None] = [None] * len(self.functions)
+        self.open: dict[int, _Open] = {}
+        self._rows: list[CallRow] = []
+        self._finished: list[FinishRow] = []
+        self.orphans: dict[int, bytes] = {}
+        """Arguments of calls that an earlier drain left open in the trace, for recovery."""
+
+    def step(self, horizon_ns: int | None = None) -> int:
+        """One pass; returns how many records it moved. Raises TraceError for a ring that is damaged."""
+        horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
+        for found in ring.open_rings(self.directory, self._rings):
+            found.tail = max(found.tail, self._tails.get(found.path.name, 0))
+        heads = [(one, one.head) for one in self._rings.values()]
+        batches = [one.take(head, horizon) for one, head in heads]
+        records = [record for batch in batches for record in batch]
+        if sum(map(bool, batches)) > 1:
+            records.sort(key=itemgetter(0))  # stable: one ring's records keep their order
+        if records:
+            self._process(records)
+            self._write_rows()
+            self._commit()
+        for path in [p for p, one in self._rings.items() if one.closed and one.tail == one.head]:
+            self._rings.pop(path).close()
+            path.unlink(missing_ok=True)
+        return len(records)
+
+    def finish(self) -> None:
+        """Take everything that is left, and write what is only known at the end."""
+        while self.step(FOREVER):
+            pass
+        self.effects.finish()
+
+    def close(self) -> None:
+        for one in self._rings.values():
+            one.close()
+        self._rings.clear()
+
+    # --- records to calls ---------------------------------------------------------------------------
+
+    def _process(self, records: list[Record]) -> None:
+        opened, rare, orphans = self.open, self._rare, self.orphans
+        for time_ns, kind, sequence, function, extra, thread, body in records:
+            if kind == ring.ENTER:
+                signature = self._signatures[function] or self._signature(function)
+                opened[sequence] = _Open(signature, thread, extra - 1 if extra else None, time_ns, body)
+                if orphans and orphans.pop(sequence, None) is not None:
+                    opened[sequence].written = True
+            elif kind == ring.LEAVE:
+                call = opened.pop(sequence, None)
+                if call is not None:
+                    self._complete(call, sequence, time_ns, function, body)
+                elif sequence in self.orphans:
+                    result = int.from_bytes(body[:4], "little")
+                    self._finished.append((sequence, time_ns, result, self.orphans.pop(sequence)))
+            else:
+                rare(kind, sequence, function, extra, body)
+
+    def _complete(self, call: _Open, sequence: int, end_ns: int, flags: int, body: bytes) -> None:
+        signature = call.signature
+        result = int.from_bytes(body[:4], "little")
+        arguments = call.body[: signature.words]
+        if not signature.plain:
+            arguments, pointees = _assemble(signature, call.body, body)
+            self.effects.completed(
+                Completed(
+                    sequence=sequence,
+                    row=signature.row,
+                    words=struct.unpack_from(f"<{signature.words // 8}Q", call.body),
+                    pointees=pointees,
+                    packed=call.body[signature.words + signature.inputs :],
+                    result=result,
+                    flags=flags,
+                    data=call.data,
+                )
+            )
+        if call.written:
+            self._finished.append((sequence, end_ns, result, arguments))
+        else:
+            self._rows.append(
+                (sequence, call.thread, call.parent, signature.id, call.start_ns, end_ns, result, arguments)
+            )
+
+    def _rare(self, kind: int, sequence: int, function: int, extra: int, body: bytes) -> None:
+        if kind == ring.DATA:
+            call = self.open.get(sequence)
+            if call is not None:
+                total, offset = _DATA_HEADER.unpack_from(body)
+                parameter, direction, part = function & 0xFF, function >> 8 & 0xFF, function >> 16
+                call.data.append(
+                    Data(parameter, direction, part, total, offset, body[ring.DATA_HEADER_BYTES :])
+                )
+        elif kind == ring.PAGE:
+            self.effects.page_changed(sequence, function, extra, body)
+        elif kind == ring.FUNCTION:
+            self.effects.function_described(sequence, extra, body)
+        elif kind == ring.GLOBAL:
+            self.effects.global_placed(extra, body)
+        elif kind == ring.GAP:
+            gap, _, text = body.partition(b"\0")
+            self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))
+        elif kind == ring.DEVICE:
+            self._device(function, body)
+        elif kind == ring.DRIVER:
+            self.driver_version = extra
+            self.writer.set_meta({"driver_version": extra})
+
+    def _device(self, ordinal: int, body: bytes) -> None:
+        memory, major, minor = _DEVICE.unpack_from(body)
+        name = body[_DEVICE.size :].decode("utf-8", "replace")
+        if ordinal == 0:
+            self.effects.compute_capability = 10 * major + minor
+            self.writer.set_meta({"gpu": name, "compute_capability": [major, minor]})
+        self.devices.append({"name": name, "memory": memory, "compute_capability": [major, minor]})
+        self.writer.set_meta({"devices": self.devices})
+
+    # --- signatures -----------------------------------------------------------------------------------
+
+    def _signature(self, index: int) -> _Signature:
+        row = self.functions[index]
+        parameters = [
+            Parameter(p["name"], p["type"], Direction(p["direction"]), p["pointee"])
+            for p in row["parameters"]
+        ]
+        pieces = [
+            (
+                p.pointee_size,
+                p.direction in (Direction.IN, Direction.INOUT),
+                p.direction in (Direction.OUT, Direction.INOUT),
+            )
+            for p in parameters
+        ]
+        has_pieces = any(size for size, _, _ in pieces)
+        variable = any(p.get("rule") for p in row["parameters"])
+        gap = row["effect"] == "effect" and not row["replay"]
+        signature = _Signature(
+            row=row,
+            id=self.writer.signature(row["name"], parameters),
+            words=8 * len(parameters),
+            pieces=pieces,
+            inputs=sum(size for size, before, _ in pieces if before),
+            plain=not (has_pieces or variable or gap or row.get("special")),
+        )
+        self._signatures[index] = signature
+        return signature
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def _write_rows(self) -> None:
+        for sequence, call in self.open.items():
+            if call.written:
+                continue
+            call.written = True
+            signature = call.signature
+            arguments = call.body[: signature.words]
+            if not signature.plain:
+                arguments, _ = _assemble(signature, call.body, b"")
+            self._rows.append(
+                (sequence, call.thread, call.parent, signature.id, call.start_ns, None, None, arguments)
+            )
+        self.calls += len(self._rows)
+        self.writer.add_calls(self._rows)
+        self.writer.finish_calls(self._finished)
+        self.launches += len(self.effects.launches)
+        self.writer.add_launches(self.effects.launches)
+        self._rows, self._finished, self.effects.launches = [], [], []
+
+    def _commit(self) -> None:
+        tails = {path: one.kept_from(self.open) for path, one in self._rings.items()}
+        self.writer.set_meta({TAILS_KEY: {path.name: tail for path, tail in tails.items()}})
+        self.writer.commit()
+        for path, one in self._rings.items():
+            one.release(tails[path])
+
+    def _answer(self, call: int, names: str) -> None:
+        """Tell the agent which variables of a module it should ask the addresses of."""
+        path = self.directory / f"globals-{call}"
+        partial = path.with_suffix(".part")
+        partial.write_text(names)
+        os.replace(partial, path)
+
+
+def _assemble(signature: _Signature, entered: bytes, left: bytes) -> tuple[bytes, list[bytes | None]]:
+    """The `arguments` blob of a call, and what each parameter points to, from the bodies of its two records."""
+    parts = [entered[: signature.words]]
+    pointees: list[bytes | None] = []
+    before_at, after_at = signature.words, 8
+    has_after = len(left) > 8
+    for size, before, after in signature.pieces:
+        piece: bytes | None = None
+        if size and before:
+            piece = entered[before_at : before_at + size]
+            parts.append(piece)
+            before_at += size
+        if size and after:
+            late = left[after_at : after_at + size] if has_after else bytes(size)
+            parts.append(late)
+            piece = late if has_after else piece
+            after_at += size
+        pointees.append(piece)
+    return b"".join(parts), pointees

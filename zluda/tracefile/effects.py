@@ -1,0 +1,457 @@
+"""What a completed call means for the tables of a trace: modules, kernels, allocations, pages, gaps.
+
+The drain hands over each call when its LEAVE has been read, with the data it carried, in causal order; this
+class keeps the handles and allocations that are alive and writes the rows that follow from the call.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zluda.tracefile import ring
+from zluda.tracefile.reachability import LiveSpans
+from zluda.tracefile.records import PAGE_BYTES, AllocationKind, Direction, Fidelity, ModuleKind
+from zluda.tracefile.writer import LaunchRow, TraceWriter
+
+
+@dataclass(slots=True)
+class FoundImage:
+    """An image found inside a module, to be stored beside it."""
+
+    kind: ModuleKind
+    data: bytes
+    architecture: str
+    origin: str
+
+
+@dataclass(slots=True)
+class ModuleContents:
+    """What the recorder made of a module's image; ``globals`` names the variables whose addresses are
+    wanted.
+    """
+
+    kind: ModuleKind
+    found: list[FoundImage]
+    globals: list[str]
+    fidelity: Fidelity
+    problem: str = ""
+
+
+ImageReader = Callable[[list[bytes], int], ModuleContents]
+"""(the pieces of one load, compute capability) → what is in them"""
+
+
+@dataclass(slots=True)
+class Data:
+    """One DATA record."""
+
+    parameter: int
+    direction: int
+    part: int
+    total: int
+    offset: int
+    content: bytes
+
+
+@dataclass(slots=True)
+class Completed:
+    """A call that returned, with the data it carried."""
+
+    sequence: int
+    row: dict[str, Any]
+    words: tuple[int, ...]
+    pointees: list[bytes | None]  # what each parameter points to: after the call where the call writes it
+    packed: bytes
+    result: int
+    flags: int
+    data: list[Data]
+
+    def output(self, parameter: int) -> int:
+        """The integer that an output parameter points to; 0 where it was NULL."""
+        piece = self.pointees[parameter]
+        return int.from_bytes(piece[:8], "little") if piece else 0
+
+    def content(self, parameter: int, part: int = 0) -> bytes:
+        """The joined data of a parameter."""
+        return b"".join(d.content for d in self.data if d.parameter == parameter and d.part == part)
+
+
+@dataclass(slots=True)
+class _Function:
+    id: int
+    name: str
+    module: int | None
+    layout: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(slots=True)
+class Live:
+    """Handles and memory alive at this point of the recording."""
+
+    modules: dict[int, int] = field(default_factory=dict)  # CUmodule or CUlibrary → module id
+    functions: dict[int, _Function] = field(default_factory=dict)  # CUfunction or CUkernel
+    spans: LiveSpans = field(default_factory=LiveSpans)
+    bases: dict[int, int] = field(default_factory=dict)  # base address → allocation id
+    globals: dict[int, int] = field(default_factory=dict)  # allocation id of a module's variable → module id
+    fidelity: dict[int, Fidelity] = field(default_factory=dict)  # module id →
+    loads: dict[int, int] = field(default_factory=dict)  # module id → the call that loaded it
+
+
+_CONFIG = struct.Struct(
+    "<8IQQI4x"
+)  # CUlaunchConfig: grid, block, shared bytes, pad, stream, attributes, count
+_ATTRIBUTE_BYTES = 72
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_MASK32 = 0xFFFFFFFF
+
+
+class Effects:
+    """Writes what follows from completed calls."""
+
+    def __init__(
+        self, writer: TraceWriter, read_module: ImageReader | None, answer: Callable[[int, str], None]
+    ) -> None:
+        self._writer, self._read_module, self._answer = writer, read_module, answer
+        self.live = Live()
+        self.launches: list[LaunchRow] = []
+        self.compute_capability = 0
+        self.hooked: frozenset[int] = frozenset()
+        self._shapes: dict[bytes, int] = {}
+        self._counted: Counter[str] = Counter()
+        self._handlers = {
+            "launch": self._launch,
+            "launch_ex": self._launch_ex,
+            "launch_cooperative": self._launch,
+            "copy_h2d": self._copy_from_host,
+            "copy_h2d_async": self._copy_from_host,
+            "copy_unified": self._copy_from_host,
+            "copy_unified_async": self._copy_from_host,
+            **{f"set_{n}{form}": self._fill for n in (1, 2, 4) for form in ("", "_async")},
+            "allocate": self._allocate,
+            "allocate_pitch": self._allocate_pitch,
+            "allocate_managed": self._allocate_managed,
+            "allocate_host": self._allocate_host,
+            "free": self._free,
+            "module_load": self._load,
+            "library_load": self._load,
+            "module_unload": self._unload,
+            "library_unload": self._unload,
+            "get_function": self._get_function,
+            "get_kernel": self._get_function,
+            "proc_address": self._proc_address,
+        }
+
+    # --- entry points -------------------------------------------------------------------------------
+
+    def completed(self, call: Completed) -> None:
+        """A call returned. Everything that it carried has been read."""
+        row = call.row
+        handler = self._handlers.get(row.get("special", ""))
+        if call.result == 0:
+            if handler is not None and not call.flags & ring.LEAVE_DEFERRED:
+                handler(call)
+            elif row["base"] == "cuLibraryGetModule":
+                self._alias_module(call)
+            if row["effect"] == "effect" and not row["replay"]:
+                self._count_gap(call)
+        self._payloads(call)
+
+    def function_described(self, sequence: int, handle: int, body: bytes) -> None:
+        """A FUNCTION record: the layout of a kernel's parameters, and its name."""
+        _, count = struct.unpack_from("<II", body)
+        values = struct.unpack_from(f"<{2 * count}I", body, 8)
+        layout = tuple(zip(values[::2], values[1::2], strict=True))
+        name = body[8 + 8 * count :].decode("utf-8", "replace")
+        function = self.live.functions.get(handle)
+        if function is None:
+            self._add_function(sequence, handle, name, None)
+            function = self.live.functions[handle]
+        function.layout = layout
+        self._writer.set_layout(function.id, layout)
+
+    def global_placed(self, address: int, body: bytes) -> None:
+        """A GLOBAL record: where a module's variable lies."""
+        size, handle = struct.unpack_from("<QQ", body)
+        module = self.live.modules.get(handle)
+        born = self.live.loads.get(module, 0) if module is not None else 0
+        name = body[16:].decode("utf-8", "replace")
+        self._add_allocation(born, address, size, AllocationKind.GLOBAL, name=name, module=module)
+
+    def page_changed(self, sequence: int, phase: int, base: int, body: bytes) -> None:
+        """A PAGE record: contents before (that is, after the call before) or after a call."""
+        allocation = self.live.bases.get(base)
+        if allocation is None:
+            self._writer.add_gap(sequence, "memory", f"no allocation is known at {base:#x}")
+            return
+        call = sequence if phase == ring.PHASE_AFTER else max(sequence - 1, 0)
+        offset = int.from_bytes(body[:8], "little")
+        self._writer.add_page(call, allocation, offset, body[8:])
+
+    def finish(self) -> None:
+        """Write what is only known at the end."""
+        for name, count in self._counted.items():
+            if count > 1:
+                self._writer.add_gap(None, name, "further calls that cannot be replayed", count - 1)
+        self._counted.clear()
+
+    # --- what an earlier drain left (recovery) --------------------------------------------------------
+
+    def restore_module(self, module: int, handle: int, load_call: int) -> None:
+        self.live.modules[handle] = module
+        self.live.loads[module] = load_call
+
+    def restore_function(self, function: int, handle: int, name: str, module: int | None) -> None:
+        self.live.functions[handle] = _Function(function, name, module)
+
+    def restore_allocation(self, allocation: int, base: int, size: int, module: int | None) -> None:
+        self.live.spans.add(allocation, base, size)
+        self.live.bases[base] = allocation
+        if module is not None:
+            self.live.globals[allocation] = module
+
+    # --- launches -----------------------------------------------------------------------------------
+
+    def _launch(self, call: Completed) -> None:
+        words = call.words
+        key = struct.pack("<8Q", *words[:8])
+        shape = self._shapes.get(key)
+        if shape is None:
+            w = [word & _MASK32 for word in words[1:8]]
+            shape = self._shape(call, words[0], (w[0], w[1], w[2]), (w[3], w[4], w[5]), w[6], b"")
+            self._shapes[key] = shape
+        self._add_launch(call, shape, words[8])
+
+    def _launch_ex(self, call: Completed) -> None:
+        config = call.pointees[0] or bytes(_CONFIG.size)
+        gx, gy, gz, bx, by, bz, shared, _, stream, _, _ = _CONFIG.unpack_from(config)
+        attributes = call.content(ring.PARAMETER_ATTRIBUTES)
+        key = struct.pack("<8Q", call.words[1], gx, gy, gz, bx, by, bz, shared) + attributes
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shape(call, call.words[1], (gx, gy, gz), (bx, by, bz), shared, attributes)
+            self._shapes[key] = shape
+        self._add_launch(call, shape, stream)
+
+    def _shape(
+        self,
+        call: Completed,
+        handle: int,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        attributes: bytes,
+    ) -> int:
+        if handle not in self.live.functions:
+            self._add_function(call.sequence, handle, "", None)
+        function = self.live.functions[handle]
+        fidelity = self.live.fidelity.get(function.module or 0, Fidelity.UNKNOWN)
+        return self._writer.shape(
+            function.id,
+            grid,
+            block,
+            cluster=_cluster(attributes),
+            shared_bytes=shared_bytes,
+            attributes=attributes,
+            fidelity=fidelity,
+        )
+
+    def _add_launch(self, call: Completed, shape: int, stream: int) -> None:
+        stream -= (stream >> 63) << 64
+        captured = call.flags & ring.LEAVE_CAPTURED
+        self.launches.append((call.sequence, shape, stream, call.packed, None, captured))
+
+    # --- memory -------------------------------------------------------------------------------------
+
+    def _allocate(self, call: Completed) -> None:
+        kind = AllocationKind.DEVICE if call.row["base"] == "cuMemAlloc" else AllocationKind.POOL
+        self._add_allocation(call.sequence, call.output(0), call.words[1], kind)
+
+    def _allocate_pitch(self, call: Completed) -> None:
+        size = call.output(1) * call.words[3]
+        self._add_allocation(call.sequence, call.output(0), size, AllocationKind.DEVICE)
+
+    def _allocate_managed(self, call: Completed) -> None:
+        self._add_allocation(call.sequence, call.output(0), call.words[1], AllocationKind.MANAGED)
+
+    def _allocate_host(self, call: Completed) -> None:
+        self._add_allocation(call.sequence, call.output(0), call.words[1], AllocationKind.HOST)
+
+    def _add_allocation(
+        self,
+        call: int,
+        base: int,
+        size: int,
+        kind: AllocationKind,
+        *,
+        name: str = "",
+        module: int | None = None,
+    ) -> None:
+        if not base or not size:
+            return
+        self._end_overlapping(base, size, call)
+        key = self._writer.add_allocation(call, base, size, kind, name=name, module=module)
+        self.live.spans.add(key, base, size)
+        self.live.bases[base] = key
+        if module is not None:
+            self.live.globals[key] = module
+
+    def _end_overlapping(self, base: int, size: int, call: int) -> None:
+        """What lies there still is gone without a call: with its context, or by one that is not understood."""
+        spans = self.live.spans
+        doomed = {key for key in (spans.find(base), spans.find(base + size - 1)) if key is not None}
+        for key in doomed:
+            self._end(key, call)
+
+    def _end(self, key: int, call: int) -> None:
+        base, _ = self.live.spans.range_of(key)
+        self.live.spans.remove(key)
+        self.live.bases.pop(base, None)
+        self.live.globals.pop(key, None)
+        self._writer.close_allocation(key, call)
+
+    def _free(self, call: Completed) -> None:
+        key = self.live.bases.get(call.words[0])
+        if key is not None:
+            self._end(key, call.sequence)
+
+    def _copy_from_host(self, call: Completed) -> None:
+        """Host data becomes pages of its destination; where that is not known it stays the call's payload."""
+        address, _, size = call.words[:3]
+        key = self.live.spans.find(address)
+        if key is None:
+            return
+        base, length = self.live.spans.range_of(key)
+        if address + size > base + length:
+            return
+        for data in [d for d in call.data if d.parameter == 1 and d.direction == ring.DIRECTIONS["in"]]:
+            self._writer.add_page(call.sequence, key, address - base + data.offset, data.content)
+            call.data.remove(data)
+
+    def _fill(self, call: Completed) -> None:
+        unit = int(call.row["special"].split("_")[1])
+        address, value, count = call.words[:3]
+        key = self.live.spans.find(address)
+        if key is None:
+            self._writer.add_gap(call.sequence, "memory", f"no allocation is known at {address:#x}")
+            return
+        base, length = self.live.spans.range_of(key)
+        start, end = address - base, min(address - base + count * unit, length)
+        pattern = (value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little") * (PAGE_BYTES // unit)
+        while start < end:
+            stop = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
+            self._writer.add_page(call.sequence, key, start, pattern[: stop - start])
+            start = stop
+
+    # --- code ---------------------------------------------------------------------------------------
+
+    def _load(self, call: Completed) -> None:
+        pieces, origin = self._images(call)
+        read = self._read_module
+        contents = read(pieces, self.compute_capability) if read else None
+        kind = contents.kind if contents else ModuleKind.OTHER
+        handle = call.output(0)
+        module = self._writer.add_module(
+            call.sequence, kind, handle, origin=origin, image=pieces[0] if pieces else b""
+        )
+        for ordinal, piece in enumerate(pieces[1:], 1):
+            self._writer.add_image(module, kind, piece, origin=f"fat binary {ordinal} as loaded")
+        self.live.modules[handle] = module
+        self.live.loads[module] = call.sequence
+        if contents:
+            self._note_contents(call, module, contents)
+        self._answer(call.sequence, "".join(f"{name}\n" for name in contents.globals) if contents else "")
+
+    def _note_contents(self, call: Completed, module: int, contents: ModuleContents) -> None:
+        self.live.fidelity[module] = contents.fidelity
+        for image in contents.found:
+            self._writer.add_image(
+                module, image.kind, image.data, architecture=image.architecture, origin=image.origin
+            )
+        if contents.problem:
+            self._writer.add_gap(call.sequence, "module", contents.problem)
+
+    def _images(self, call: Completed) -> tuple[list[bytes], str]:
+        """The pieces of what was loaded, and where they came from."""
+        image = next((i for i, p in enumerate(call.row["parameters"]) if p.get("rule") == "image"), None)
+        if image is None:  # from a file: cuModuleLoad, cuLibraryLoadFromFile
+            path = call.content(1).decode("utf-8", "surrogateescape")
+            try:
+                with open(path, "rb") as file:
+                    return [file.read()], path
+            except OSError as error:
+                self._writer.add_gap(call.sequence, "module", f"{path}: {error.strerror}")
+                return [], path
+        parts = sorted({d.part for d in call.data if d.parameter == image})
+        pieces = [call.content(image, part) for part in parts]
+        call.data = [d for d in call.data if d.parameter != image]
+        return pieces, call.row["name"]
+
+    def _unload(self, call: Completed) -> None:
+        module = self.live.modules.pop(call.words[0], None)
+        if module is None:
+            return
+        self._writer.unload_module(module, call.sequence)
+        self._shapes.clear()
+        for handle in [h for h, f in self.live.functions.items() if f.module == module]:
+            del self.live.functions[handle]
+        for key in [k for k, owner in self.live.globals.items() if owner == module]:
+            self._end(key, call.sequence)
+
+    def _alias_module(self, call: Completed) -> None:
+        """``cuLibraryGetModule``: the module's handle stands for the library."""
+        module = self.live.modules.get(call.words[1])
+        if module is not None:
+            self.live.modules[call.output(0)] = module
+
+    def _get_function(self, call: Completed) -> None:
+        handle, source = call.output(0), call.words[1]
+        kernel = self.live.functions.get(source) if call.row["base"] == "cuKernelGetFunction" else None
+        if kernel is not None:
+            name, module = kernel.name, kernel.module
+        else:
+            name, module = call.content(2).decode("utf-8", "replace"), self.live.modules.get(source)
+        known = self.live.functions.get(handle)
+        if known is None or (known.name, known.module) != (name, module):
+            self._add_function(call.sequence, handle, name, module)
+
+    def _add_function(self, call: int, handle: int, name: str, module: int | None) -> None:
+        self._shapes.clear()
+        key = self._writer.add_function(call, handle, name, module=module)
+        self.live.functions[handle] = _Function(key, name, module)
+
+    def _proc_address(self, call: Completed) -> None:
+        address = call.output(1)
+        if address and self.hooked and address not in self.hooked:
+            name = call.content(0).decode("utf-8", "replace")
+            self._writer.add_gap(call.sequence, name, "reached at an address that is no export; not recorded")
+
+    # --- the rest -----------------------------------------------------------------------------------
+
+    def _payloads(self, call: Completed) -> None:
+        for data in call.data:
+            if data.parameter >= len(call.row["parameters"]):
+                continue
+            direction = Direction.OUT if data.direction == ring.DIRECTIONS["out"] else Direction.IN
+            self._writer.add_payload(
+                call.sequence, data.parameter, direction, data.content, offset=data.offset
+            )
+
+    def _count_gap(self, call: Completed) -> None:
+        name = call.row["base"]
+        if not self._counted[name]:
+            unknown = call.row.get("unknown")
+            text = "no header declares it; recorded by name" if unknown else "recorded, cannot be replayed"
+            self._writer.add_gap(call.sequence, name, text)
+        self._counted[name] += 1
+
+
+def _cluster(attributes: bytes) -> tuple[int, int, int]:
+    for start in range(0, len(attributes) - _ATTRIBUTE_BYTES + 1, _ATTRIBUTE_BYTES):
+        kind, x, y, z = struct.unpack_from("<I4x3I", attributes, start)
+        if kind == _CLUSTER_DIMENSION:
+            return x, y, z
+    return 1, 1, 1

@@ -1,0 +1,76 @@
+"""Finishing a trace whose recorder was killed: what the rings still hold is merged into it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from zluda.errors import TraceError
+from zluda.tracefile.drain import TAILS_KEY, Drain
+from zluda.tracefile.effects import Effects
+from zluda.tracefile.reader import Trace
+from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
+from zluda.tracefile.writer import TraceWriter
+
+
+def merge_rings(path: Path) -> bool:
+    """Merge the rings that stand beside ``path`` into it, and take them away.
+
+    False where there is nothing to do: no rings, or a recorder that still works on them. Raises TraceError where
+    the trace or a ring is damaged; the rings then stay.
+    """
+    directory = rings_directory(path)
+    try:
+        control = Control(directory)
+    except FileNotFoundError:
+        return False
+    try:
+        if not control.lock():
+            return False
+        control["FLAGS"] |= FLAG_STOPPED  # an application that still runs is no longer recorded
+        _merge(path, directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        return True
+    finally:
+        control.close()
+
+
+def _merge(path: Path, directory: Path) -> None:
+    if not path.exists():
+        raise TraceError("there are rings but no trace", file=str(path))
+    with Trace(path) as trace:
+        tails = {str(name): int(tail) for name, tail in trace.meta.get(TAILS_KEY, {}).items()}
+        restored = _Restored(trace)
+    with TraceWriter.reopen(path) as writer:
+        drain = Drain(directory, writer, tails=tails)
+        try:
+            restored.into(drain)
+            drain.finish()
+            writer.add_gap(None, "recorder", "the recorder was killed; what came after is not on record")
+            writer.set_meta({"recovered": True, TAILS_KEY: {}})
+        finally:
+            drain.close()
+
+
+class _Restored:
+    """Handles, memory and open calls as the trace has them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._modules = [m for m in trace.module_list if m.unload_call is None]
+        self._functions = trace.functions
+        self._allocations = [a for a in trace.allocations if a.died is None]
+        self._open = trace.open_calls()
+        self._capability = trace.meta.get("compute_capability", [0, 0])
+        self._devices = trace.meta.get("devices", [])
+
+    def into(self, drain: Drain) -> None:
+        effects: Effects = drain.effects
+        for module in self._modules:
+            effects.restore_module(module.id, module.handle, module.load_call)
+        for function in self._functions:
+            effects.restore_function(function.id, function.handle, function.name, function.module)
+        for allocation in self._allocations:
+            effects.restore_allocation(allocation.id, allocation.base, allocation.size, allocation.module)
+        effects.compute_capability = 10 * self._capability[0] + self._capability[1]
+        drain.devices = list(self._devices)
+        drain.orphans = dict(self._open)

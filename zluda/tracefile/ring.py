@@ -1,0 +1,361 @@
+"""The rings through which a recorded application hands its calls to the recorder.
+
+Beside the trace ``x.bin`` stands, while it is being recorded, the directory ``x.bin.rings``:
+
+``control``
+    one page shared by everybody: the global call counter, the recorder's process id and heartbeat, flags.
+``functions.json``
+    the functions that are hooked, in the order of their index, as rows of ``driver_api.json``.
+``ring-N``
+    one ring for each thread of the application that calls the driver: a header of :data:`RING_HEADER_BYTES`
+    bytes, then the slots. The thread is the only producer, the recorder the only consumer.
+``globals-N``
+    the recorder's answer to the module load that is call N: the names of its variables, one a line.
+
+**Slots and records.** A ring is an array of slots of :data:`SLOT_BYTES` bytes. ``head`` (slots ever written) and ``tail``
+(slots ever consumed) only grow; slot number *n* lies at index *n* modulo the capacity. A record is one or more
+consecutive slots: a header of :data:`RECORD_HEADER_BYTES` bytes (:data:`RECORD_HEADER`), then its body. A record never
+wraps: where it would, a ``PAD`` record fills the rest of the ring. The producer writes the body, then the header, then the
+commit word (the low half of slot number + 1, so that an older lap is never mistaken for it), then ``head``. x86
+keeps stores in order, so what lies before ``head`` is complete at any moment, even if the producer is killed
+at the next instruction; what lies behind it is not looked at.
+
+**Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is closed by a
+record of its own (``LEAVE``), so the recorder never waits for a call that has not returned. Everything else that
+belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic clock's, taken before the record is
+committed. What one thread did before another thread's call began was committed before that call's time stamp; so a
+recorder that reads the clock, then the heads, and consumes only records stamped before that moment, in order of
+their stamps, sees causes before effects over all rings.
+
+**Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process does not exist, or
+its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application sets ``FLAG_STOPPED`` and goes
+on unrecorded.
+
+**After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes the
+tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets the lock
+merges what is left (``recovery.py``).
+
+All these numbers are given to the agent's C code as ``#define`` lines by :func:`c_defines`; they stand nowhere else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from zluda.errors import TraceError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SLOT_BYTES = 128
+RING_HEADER_BYTES = 4096
+RECORD_HEADER_BYTES = 40
+CHUNK_BYTES = 65536
+"""The most data one DATA or PAGE record carries."""
+DATA_HEADER_BYTES = 16
+DEFAULT_RING_BYTES = 256 << 20
+SMALL_RING_BYTES = 4 << 20
+FULL_SIZE_RINGS = 4
+"""Rings of the first threads have the full size; an application with hundreds of threads must not fill the disk."""
+CONTROL_BYTES = 4096
+CONTROL_MAGIC = int.from_bytes(b"ZLUDACTL", "little")
+RING_MAGIC = int.from_bytes(b"ZLUDARNG", "little")
+HEARTBEAT_LIMIT_NS = 60_000_000_000
+
+# --- record kinds ------------------------------------------------------------------------------------
+
+KINDS = {
+    "PAD": 0,  # nothing: the rest of the ring before it wraps
+    "ENTER": 1,  # function: its index; extra: parent + 1; body: argument words, `in` pointees, packed parameters
+    "LEAVE": 2,  # function: LEAVE_ flags; body: result (8 bytes), `out` pointees
+    "DATA": 3,  # function: parameter | direction << 8 | part << 16; extra: address; body: total, offset, bytes
+    "PAGE": 4,  # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
+    "FUNCTION": 5,  # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
+    "GLOBAL": 6,  # extra: address; body: size, module handle (8 bytes each), name
+    "GAP": 7,  # body: kind, NUL, text
+    "DEVICE": 8,  # function: ordinal; body: total memory, compute capability major and minor (8 bytes each), name
+    "DRIVER": 9,  # extra: cuDriverGetVersion
+}
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER = KINDS.values()
+
+LEAVE_CAPTURED = 1
+"""The memory that the launch reaches was looked at after it."""
+LEAVE_DEFERRED = 2
+"""The stream is capturing: the call was noted in a graph and not carried out."""
+
+PHASE_BEFORE, PHASE_AFTER = 0, 1
+
+# Numbers that stand for data which is no parameter of the function.
+PARAMETER_ATTRIBUTES = 0xFE
+
+# The agent's rules for a parameter, and the kinds of special work; see `zluda/trace/spec.py`.
+RULES = {"none": 0, "fixed": 1, "string": 2, "buffer": 3, "image": 4}
+DIRECTIONS = {"value": 0, "in": 1, "out": 2, "inout": 3}
+
+# --- places in `control` and in a ring's header ------------------------------------------------------
+
+CONTROL = {
+    "MAGIC": 0,
+    "SEQUENCE": 8,  # the next call's number
+    "RINGS": 16,  # rings asked for
+    "HEARTBEAT_NS": 24,  # by the recorder, at every pass
+    "RECORDER_PID": 32,
+    "FLAGS": 40,
+    "STALL_NS": 48,  # time applications waited for a full ring
+    "LOST_THREADS": 56,  # threads that got no ring (no space, no memory)
+    "AGENT_GONE": 64,  # the agent was unloaded: nothing more will come
+    "RING_BYTES": 72,
+    "APP_PID": 80,
+    "LOST_CALLS": 88,  # calls entered after FLAG_STOPPED
+}
+FLAG_STOPPED = 1
+RING = {"MAGIC": 0, "CAPACITY": 8, "THREAD": 16, "CLOSED": 24, "HEAD": 64, "TAIL": 128}
+
+RECORD_HEADER = struct.Struct("<IHHQQIIQ")  # commit, kind, slots, sequence, time_ns, function, length, extra
+assert RECORD_HEADER.size == RECORD_HEADER_BYTES
+
+
+def c_defines() -> str:
+    """The layout as preprocessor lines for the agent's C code."""
+    named = {
+        "SLOT_BYTES": SLOT_BYTES,
+        "RING_HEADER_BYTES": RING_HEADER_BYTES,
+        "RECORD_HEADER_BYTES": RECORD_HEADER_BYTES,
+        "CHUNK_BYTES": CHUNK_BYTES,
+        "DATA_HEADER_BYTES": DATA_HEADER_BYTES,
+        "CONTROL_BYTES": CONTROL_BYTES,
+        "SMALL_RING_BYTES": SMALL_RING_BYTES,
+        "FULL_SIZE_RINGS": FULL_SIZE_RINGS,
+        "RING_MAGIC_VALUE": RING_MAGIC,
+        "HEARTBEAT_LIMIT_NS": HEARTBEAT_LIMIT_NS,
+        "FLAG_STOPPED": FLAG_STOPPED,
+        "LEAVE_CAPTURED": LEAVE_CAPTURED,
+        "LEAVE_DEFERRED": LEAVE_DEFERRED,
+        "PHASE_BEFORE": PHASE_BEFORE,
+        "PHASE_AFTER": PHASE_AFTER,
+        "PARAMETER_ATTRIBUTES": PARAMETER_ATTRIBUTES,
+    }
+    for prefix, table in (
+        ("KIND_", KINDS),
+        ("CONTROL_", CONTROL),
+        ("RING_", RING),
+        ("RULE_", RULES),
+        ("DIRECTION_", DIRECTIONS),
+    ):
+        named |= {prefix + name.upper(): value for name, value in table.items()}
+    return "".join(f"#define {name} {value}ULL\n" for name, value in named.items())
+
+
+def rings_directory(trace: str | Path) -> Path:
+    """Where the rings of a trace stand."""
+    return Path(f"{trace}.rings")
+
+
+class Control:
+    """The ``control`` page. The recorder creates it and holds its lock for as long as it lives."""
+
+    def __init__(self, directory: Path, *, descriptor: int | None = None) -> None:
+        """Open it, or take over the open file ``descriptor`` together with its lock.
+
+        Raises FileNotFoundError where there is none, TraceError where it is something else.
+        """
+        self.path = directory / "control"
+        self._file = open(self.path if descriptor is None else descriptor, "r+b", buffering=0)  # noqa: SIM115
+        try:
+            self._map = mmap.mmap(self._file.fileno(), CONTROL_BYTES)
+        except ValueError:
+            self._file.close()
+            raise TraceError("truncated", file=str(self.path)) from None
+        if self["MAGIC"] != CONTROL_MAGIC:
+            self.close()
+            raise TraceError("not a zluda control page", file=str(self.path), offset=0)
+
+    @classmethod
+    def create(cls, directory: Path, ring_bytes: int = DEFAULT_RING_BYTES) -> Control:
+        """A new control page, locked by the caller."""
+        page = bytearray(CONTROL_BYTES)
+        struct.pack_into("<Q", page, CONTROL["MAGIC"], CONTROL_MAGIC)
+        struct.pack_into("<Q", page, CONTROL["RING_BYTES"], ring_bytes)
+        (directory / "control").write_bytes(page)
+        control = cls(directory)
+        control.lock()
+        return control
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def __getitem__(self, name: str) -> int:
+        return int(struct.unpack_from("<Q", self._map, CONTROL[name])[0])
+
+    def __setitem__(self, name: str, value: int) -> None:
+        struct.pack_into("<Q", self._map, CONTROL[name], value)
+
+    def lock(self) -> bool:
+        """Become the recorder (or its heir); false where another process is it."""
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._map.close()
+        self._file.close()
+
+
+class Record(NamedTuple):
+    """One record taken out of a ring."""
+
+    time_ns: int
+    kind: int
+    sequence: int
+    function: int
+    extra: int
+    thread: int
+    body: bytes
+
+
+class Ring:
+    """The consumer's side of one ring."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= RING_HEADER_BYTES:
+                raise TraceError("truncated", file=str(path), offset=size)
+            self._map = mmap.mmap(file.fileno(), size)
+        capacity = (size - RING_HEADER_BYTES) // SLOT_BYTES
+        if self._word("MAGIC") != RING_MAGIC or self._word("CAPACITY") != capacity:
+            self._map.close()
+            raise TraceError("not a ring of this version", file=str(path), offset=0)
+        self.capacity = capacity
+        self.thread = self._word("THREAD")
+        self.tail = self._word("TAIL")
+        self._held: tuple[int, int] | None = None  # (slot, number) of the outermost call that is open
+
+    def _word(self, name: str) -> int:
+        return int(struct.unpack_from("<Q", self._map, RING[name])[0])
+
+    @property
+    def head(self) -> int:
+        """Slots ever written; everything before it is complete."""
+        return self._word("HEAD")
+
+    @property
+    def closed(self) -> bool:
+        """The thread has ended."""
+        return bool(self._word("CLOSED"))
+
+    def take(self, head: int, horizon_ns: int) -> list[Record]:
+        """The records before slot ``head`` that are stamped before ``horizon_ns``, in order; moves
+        ``self.tail`` (not the shared one: see :meth:`release`) behind them.
+
+        Raises TraceError where a record's commit word or length is not what the producer writes.
+        """
+        records: list[Record] = []
+        while self.tail < head:
+            index = self.tail % self.capacity
+            slots = min(head - self.tail, self.capacity - index)
+            start = RING_HEADER_BYTES + index * SLOT_BYTES
+            data = self._map[start : start + slots * SLOT_BYTES]
+            taken = self._split(data, slots, horizon_ns, records)
+            self.tail += taken
+            if taken < slots:
+                break
+        return records
+
+    def _split(self, data: bytes, slots: int, horizon_ns: int, records: list[Record]) -> int:
+        """Append the records of ``data``; returns the slots that they take."""
+        fields = _header_fields(data, slots)
+        lengths = fields["slots"].tolist()
+        at, starts = 0, []
+        while at < slots:
+            starts.append(at)
+            at += lengths[at] or slots
+        if at > slots:  # a length of 0, or one that leaves the ring
+            raise TraceError("damaged record", file=str(self.path), offset=self._offset(starts[-1]))
+        rows = fields[starts]
+        expected = (self.tail + rows_index(starts) + 1).astype("<u4")
+        if (rows["commit"] != expected).any():
+            wrong = starts[int((rows["commit"] != expected).argmax())]
+            raise TraceError(
+                "record without its commit word", file=str(self.path), offset=self._offset(wrong)
+            )
+        thread = self.thread
+        columns = zip(
+            starts,
+            *(rows[n].tolist() for n in ("time", "kind", "sequence", "function", "extra", "length")),
+            strict=True,
+        )
+        for start, time_ns, kind, sequence, function, extra, length in columns:
+            if time_ns >= horizon_ns:
+                return start
+            if kind == ENTER and not extra:
+                self._held = (self.tail + start, sequence)
+            if kind != PAD:
+                body = start * SLOT_BYTES + RECORD_HEADER_BYTES
+                records.append(
+                    Record(time_ns, kind, sequence, function, extra, thread, data[body : body + length])
+                )
+        return slots
+
+    def _offset(self, slot: int) -> int:
+        return RING_HEADER_BYTES + (self.tail + slot) % self.capacity * SLOT_BYTES
+
+    def kept_from(self, open_calls: Container[int]) -> int:
+        """Where this ring must be kept from: the outermost open call's records, else ``tail``.
+
+        What an open call carries is not in the trace before it returns, so its records stay, unless they take
+        half the ring: then they go, rather than that the application waits for ever.
+        """
+        if self._held is not None:
+            slot, sequence = self._held
+            if sequence in open_calls and self.tail - slot <= self.capacity // 2:
+                return slot
+            self._held = None
+        return self.tail
+
+    def release(self, tail: int) -> None:
+        """Give the slots before ``tail`` back to the producer."""
+        struct.pack_into("<Q", self._map, RING["TAIL"], tail)
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def rows_index(starts: list[int]) -> NDArray[np.int64]:
+    """The slot indices as an array."""
+    import numpy as np
+
+    return np.array(starts, np.int64)
+
+
+def _header_fields(data: bytes, slots: int) -> NDArray[np.void]:
+    """The header fields of every slot, as if each began a record."""
+    import numpy as np
+
+    names = ["commit", "kind", "slots", "sequence", "time", "function", "length", "extra"]
+    formats = ["<u4", "<u2", "<u2", "<u8", "<u8", "<u4", "<u4", "<u8"]
+    offsets = [0, 4, 6, 8, 16, 24, 28, 32]
+    layout = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": SLOT_BYTES})
+    return np.frombuffer(data, layout, slots)
+
+
+def open_rings(directory: Path, known: dict[Path, Ring]) -> Iterator[Ring]:
+    """Rings in the directory that are not in ``known`` yet and whose header is complete; adds them there."""
+    for path in sorted(directory.glob("ring-*"), key=lambda p: int(p.name[5:])):
+        if path in known:
+            continue
+        try:
+            known[path] = Ring(path)
+        except (TraceError, ValueError):
+            continue  # the thread is still setting it up; a later pass will find it
+        yield known[path]
