@@ -100,7 +100,7 @@ class ProbeDriver:
     def cuMemAlloc(self, size: int, *, address: int | None = None) -> int:
         try:
             return self._memory.allocate(size, address)
-        except OSError as error:
+        except (OSError, DeviceError) as error:
             raise CudaError(2, "cuMemAlloc", str(error)) from error
 
     def cuMemcpyHtoD(self, destination: int, data: bytes | memoryview) -> None:
