@@ -1,9 +1,10 @@
 """Replaying: issue a trace's calls to a driver, and hold each launch against what NVIDIA's GPU computed.
 
-Owns the player (``player``) with the handlers of replayable calls (``handlers``), the mapping of recorded
-handles to live ones (``handles``), the address plan (``address_plan``), the memory of a replay beside the
-record's (``memory``), the judging of a launch (``judge``) and writing a replay as a trace (``output``). May
-import ``report``, ``diff``, ``runner``, ``driver``, ``device``, ``ptx`` and ``tracefile``.
+Owns the player (``player``, ``launching``) with the handlers of replayable calls (``handlers``), the mapping
+of recorded handles to live ones (``handles``), the address plan (``address_plan``), the memory of a replay
+beside the record's (``memory``), the judging of what a call did (``judge``), recovery from a runner's death
+(``recovery``) and writing a replay as a trace (``output``). May import ``report``, ``diff``, ``runner``,
+``driver``, ``device``, ``ptx`` and ``tracefile``.
 
 Trace → player → handler → driver in a runner process; after each launch and device-to-host copy the bytes
 recorded against the bytes replayed → :class:`zluda.diff.results.LaunchResult`; all of them →

@@ -91,7 +91,9 @@ def _replay(
         player = Player(trace, session, plan, selection=selection, output=writer)
         results = []
         for call, launch in _with_launches(trace):
-            results += player.play(call, launch)
+            result = player.play(call, launch)
+            if result is not None:
+                results.append(result)
             if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):
                 progress(call.sequence + 1, total)
         if progress is not None:

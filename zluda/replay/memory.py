@@ -11,7 +11,7 @@ For each live allocation this keeps, in bytes of it:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +20,9 @@ from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.intervals import IntervalSet
 from zluda.tracefile import PAGE_BYTES, Allocation, AllocationKind, Page, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
+
+Ranges = dict[int, IntervalSet]
+"""Allocation id → bytes of it."""
 
 
 class MemoryAccess(Protocol):
@@ -231,9 +234,9 @@ class ReplayMemory:
                 if page not in one.digests:
                     one.digests[page] = _digest(self.read(one, start, stop - start))
 
-    def changed(self, reach: Iterable[LiveAllocation]) -> dict[int, IntervalSet]:
+    def changed(self, reach: Iterable[LiveAllocation]) -> Ranges:
         """Allocation id → pages that changed since :meth:`snapshot`; the new digests replace the old."""
-        changes: dict[int, IntervalSet] = {}
+        changes: Ranges = {}
         for one in reach:
             for page, start, stop in _pages_of(one):
                 digest = _digest(self.read(one, start, stop - start))
@@ -242,16 +245,16 @@ class ReplayMemory:
                     changes.setdefault(one.id, IntervalSet()).add(start, stop)
         return changes
 
-    def record_pages(self, call: int) -> dict[int, IntervalSet]:
+    def record_pages(self, call: int) -> Ranges:
         """Live allocation id → ranges that the record holds contents of after ``call``."""
-        found: dict[int, IntervalSet] = {}
+        found: Ranges = {}
         for page in self._trace.pages(call):
             if page.allocation in self.live:
                 start, stop = _clipped(page, self.live[page.allocation])
                 found.setdefault(page.allocation, IntervalSet()).add(start, stop)
         return found
 
-    def adopt_pages(self, ranges: Mapping[int, IntervalSet], call: int, *, unknown_only: bool) -> None:
+    def adopt_pages(self, ranges: Ranges, call: int, *, unknown_only: bool) -> None:
         """Take the record's contents after ``call`` into the replay.
 
         All of ``ranges``, or what of them was not known before.

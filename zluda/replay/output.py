@@ -11,8 +11,7 @@ from typing import Any
 
 from zluda.diff.results import LaunchResult
 from zluda.errors import TraceError
-from zluda.replay.intervals import IntervalSet
-from zluda.replay.memory import ReplayMemory
+from zluda.replay.memory import Ranges, ReplayMemory
 from zluda.tracefile import Call, Direction, Launch, Signature, Trace, TraceWriter
 from zluda.tracefile.arguments import ArgumentLayout
 
@@ -84,8 +83,8 @@ class ReplayWriter:
                 self._writer.close_allocation(ids[one.id], one.died)
         return ids
 
-    def delivered(self, call: Call, parameter: str, data: bytes) -> None:
-        """What a copy to the host delivered here; written with its call."""
+    def delivered(self, parameter: str, data: bytes) -> None:
+        """What the copy under way delivered here; written with its call."""
         self._delivered[parameter] = data
 
     def write_call(
@@ -93,16 +92,16 @@ class ReplayWriter:
         call: Call,
         launch: Launch | None,
         memory: ReplayMemory,
-        changed: dict[int, IntervalSet],
-        results: list[LaunchResult],
+        changed: Ranges,
+        result: LaunchResult | None,
     ) -> None:
         """Write a call with what it ``changed``, as the replay's memory has it now."""
         self._write_row(call)
         if launch is not None:
-            ran = any(result.seconds is not None for result in results)
+            ran = result is not None and result.seconds is not None
             self._write_launch(launch, captured=ran)
             if not ran:
-                self._writer.add_gap(call.sequence, "not replayed", results[0].reason if results else "")
+                self._writer.add_gap(call.sequence, "not replayed", result.reason if result else "")
         for key, spans in changed.items():
             one = memory.live.get(key)
             for start, stop in spans if one is not None else ():

@@ -1,0 +1,210 @@
+"""Playing and judging one launch."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from zluda.diff.element_type import BYTES, LaunchTypes
+from zluda.diff.results import LaunchResult, Verdict
+from zluda.errors import Error
+from zluda.replay.handlers import launches
+from zluda.replay.handles import Unavailable
+from zluda.replay.intervals import IntervalSet
+from zluda.replay.judge import Compared, compare_memory, judge_launch
+from zluda.replay.memory import LiveAllocation, Ranges
+from zluda.replay.playback import Record, why
+from zluda.replay.recovery import Recovery, death
+from zluda.runner import RunnerDied
+from zluda.tracefile import Call, Launch, Selection
+
+MAX_DEATHS = 3
+"""How often one kernel may bring the runner down before its other launches are left out."""
+
+
+class LaunchPlayer:
+    """Plays launches; each gives its result and what it changed."""
+
+    def __init__(self, record: Record, recovery: Recovery, selection: Selection) -> None:
+        self._record, self._recovery, self._selection = record, recovery, selection
+        self._types = LaunchTypes(record.trace)
+        self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
+        self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
+        self._gaps = {gap.call: gap.text for gap in record.trace.gaps if gap.call is not None}
+
+    def play(self, call: Call, launch: Launch) -> tuple[LaunchResult, Ranges]:
+        """Run a launch and judge it, or say why not."""
+        state = self._recovery.state
+        reach = self._reach(launch)
+        blocked = self._why_left_out(launch, reach)
+        if blocked is not None:
+            return self._without(launch, reach, blocked)
+        since = [one.differing_since for one in reach if one.differing_since is not None]
+        state.memory.snapshot(reach)
+        started = time.perf_counter()
+        try:
+            state.make_current(call.thread)
+            launches.issue(state, call, launch)
+        except Error as error:
+            return self._broke_off(launch, reach, error)
+        seconds = time.perf_counter() - started
+        replayed = state.memory.changed(reach)
+        for one in reach:
+            one.reached = True
+        recorded = state.memory.record_pages(launch.call)
+        if not launch.captured and not recorded:
+            return self._unrecorded(launch, replayed, seconds)
+        return self._judge(launch, reach, recorded, replayed, min(since, default=None), seconds)
+
+    def leave_out(self, launch: Launch, why_not: Unavailable) -> tuple[LaunchResult, Ranges]:
+        """A launch that is not to be run: the record's memory after it takes its place."""
+        return self._without(launch, self._reach(launch), why_not)
+
+    def type_of(self, one: LiveAllocation) -> str:
+        """Element type of an allocation, by the last launch that reached it."""
+        launch = self._last.get(one.id)
+        return BYTES if launch is None else self._type(one, launch)
+
+    def _reach(self, launch: Launch) -> list[LiveAllocation]:
+        reach = self._recovery.state.memory.reach(launch.parameters, launch.module)
+        for one in reach:
+            self._last[one.id] = launch
+        return reach
+
+    def _why_left_out(self, launch: Launch, reach: Iterable[LiveAllocation]) -> Unavailable | None:
+        if not self._selection.contains(launch.call, launch.kernel):
+            return LEFT_OUT
+        if self._deaths[launch.kernel] >= MAX_DEATHS:
+            reason = f"not run again: this kernel brought the runner down {MAX_DEATHS} times"
+            return Unavailable(Verdict.NOT_REPLAYED, reason)
+        absent = self._recovery.state.memory.why_absent(launch.parameters)
+        return absent or next((one.taint for one in reach if one.taint is not None), None)
+
+    # --- a launch that ran ------------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        launch: Launch,
+        reach: list[LiveAllocation],
+        recorded: Ranges,
+        replayed: Ranges,
+        differing_since: int | None,
+        seconds: float,
+    ) -> tuple[LaunchResult, Ranges]:
+        memory = self._recovery.state.memory
+        compared = compare_memory(
+            memory,
+            launch.call,
+            recorded,
+            replayed,
+            lambda one: self._type(one, launch),
+            lambda one: _name(one, launch),
+        )
+        verdict, reason = judge_launch(compared, reach, differing_since)
+        memory.adopt_pages(recorded, launch.call, unknown_only=True)
+        changed = {
+            key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
+            for key in {**recorded, **replayed}
+        }
+        return _result(launch, verdict, reason, compared=compared, seconds=seconds), changed
+
+    def _unrecorded(self, launch: Launch, replayed: Ranges, seconds: float) -> tuple[LaunchResult, Ranges]:
+        """The record has no memory after this launch: what it wrote here is all there is."""
+        memory = self._recovery.state.memory
+        for key, spans in replayed.items():
+            for start, stop in spans:
+                memory.wrote_unrecorded(memory.live[key], start, stop)
+        verdict, reason = Verdict.NOT_COMPARED, "the record holds no memory after this launch"
+        if launch.call in self._gaps:
+            verdict, reason = Verdict.GAP, self._gaps[launch.call]
+        return _result(launch, verdict, reason, seconds=seconds), replayed
+
+    def _type(self, one: LiveAllocation, launch: Launch) -> str:
+        memory = self._recovery.state.memory
+
+        def find(address: int) -> int | None:
+            found = memory.find(address)
+            return None if found is None else found.id
+
+        return self._types.of(launch, find, memory.variables(launch.module)).get(one.id, BYTES)
+
+    # --- a launch without a result of its own -----------------------------------------------------------
+
+    def _broke_off(
+        self, launch: Launch, reach: list[LiveAllocation], error: Error
+    ) -> tuple[LaunchResult, Ranges]:
+        """A launch that failed here. One that had begun may have written anything within its reach."""
+        failure = death(error) if isinstance(error, RunnerDied) else why(error)
+        began = failure.verdict in (Verdict.CRASH, Verdict.HANG)
+        if began:
+            self._deaths[launch.kernel] += 1
+            if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():
+                self._recovery.rebuild(launch.call)
+                reach = self._reach(launch)
+            for one in reach:
+                self._recovery.state.memory.touched(one, 0, one.size)
+        return self._without(launch, reach, failure, rewrite=began)
+
+    def _without(
+        self, launch: Launch, reach: list[LiveAllocation], failure: Unavailable, *, rewrite: bool = False
+    ) -> tuple[LaunchResult, Ranges]:
+        """The record's memory takes the place of a launch's result; where there is none, what it reaches is
+        tainted. ``rewrite``: set all that it reaches, not only what it changed.
+        """
+        state = self._recovery.state
+        recorded = state.memory.record_pages(launch.call)
+        reason = failure.reason
+        if launch.captured or recorded:
+            state.memory.adopt_pages(recorded, launch.call, unknown_only=False)
+            state.memory.restore(launch.call, [one for one in reach if rewrite or one.taint is not None])
+            if failure is not LEFT_OUT:
+                reason = f"{reason}; the record's memory is used after it"
+        else:
+            missing = f"it needs what call {launch.call} ({launch.kernel}) computed"
+            state.taint((one.id for one in reach), Unavailable(Verdict.GAP, missing))
+        return _result(launch, failure.verdict, reason), recorded
+
+
+LEFT_OUT = Unavailable(Verdict.NOT_REPLAYED, "left out by the selection")
+
+
+def not_compared(launch: Launch, reason: str) -> LaunchResult:
+    """The result of a launch that NVIDIA itself has no result of."""
+    return _result(launch, Verdict.NOT_COMPARED, reason)
+
+
+def _result(
+    launch: Launch,
+    verdict: Verdict,
+    reason: str,
+    *,
+    compared: Compared | None = None,
+    seconds: float | None = None,
+) -> LaunchResult:
+    return LaunchResult(
+        launch.call,
+        "launch",
+        launch.kernel,
+        verdict,
+        reason,
+        launch.grid,
+        launch.block,
+        buffers=tuple(compared.buffers) if compared is not None else (),
+        seconds=seconds,
+        recorded_seconds=None if launch.gpu_time_ns is None else launch.gpu_time_ns / 1e9,
+        written_share=compared.written_share if compared is not None else None,
+        fidelity=launch.fidelity,
+    )
+
+
+def _name(one: LiveAllocation, launch: Launch) -> str:
+    """A variable's name, or the first parameter that points into the allocation."""
+    if one.record.name:
+        return one.record.name
+    for index, (offset, size) in enumerate(launch.layout or ()):
+        for at in range(offset, offset + size - 7, 8):
+            address = int.from_bytes(launch.parameters[at : at + 8], "little")
+            if one.record.base <= address < one.record.end:
+                return f"parameter {index}"
+    return ""

@@ -1,0 +1,136 @@
+"""The playback under way, and making it anew when the runner died.
+
+A new runner has nothing. So the calls that make and end objects are issued again up to the call that is being
+judged, and memory is set to what the record has after it; what the record cannot tell is tainted.
+"""
+
+from __future__ import annotations
+
+from zluda.diff.results import Verdict
+from zluda.driver import RESULT_NAMES
+from zluda.errors import Error
+from zluda.replay.address_plan import AddressPlan
+from zluda.replay.handlers import Handler, Phase, created, handler_of
+from zluda.replay.handles import Unavailable
+from zluda.replay.names import changes_state, entry_name
+from zluda.replay.playback import Playback, Record, why
+from zluda.replay.session import Session
+from zluda.runner import RunnerDied
+from zluda.tracefile import Call
+
+_LOST = Unavailable(Verdict.GAP, "its inputs were lost with a runner that died")
+
+
+class Recovery:
+    """Holds the current :attr:`state`; :meth:`rebuild` replaces it."""
+
+    def __init__(self, record: Record, session: Session, plan: AddressPlan) -> None:
+        self._record, self._session, self._plan = record, session, plan
+        self._fatal: dict[int, Unavailable] = {}  # calls that brought the runner down: not issued again
+        self.state = self._start()
+
+    def _start(self) -> Playback:
+        return Playback(self._record, self._session.driver, self._session, self._plan)
+
+    def issue(self, call: Call, handler: Handler) -> Unavailable | None:
+        """Issue a call that is not judged. If it fails, the reason, which also holds for what it was to make."""
+        try:
+            failure = self._try(self.state, call, handler)
+        except RunnerDied as died:
+            failure = self._fatal[call.sequence] = death(died)
+            self.rebuild(call.sequence - 1)
+        if failure is not None:
+            _spoil(self.state, call, handler, failure)
+        return failure
+
+    def _try(self, state: Playback, call: Call, handler: Handler) -> Unavailable | None:
+        if call.sequence in self._fatal:
+            return self._fatal[call.sequence]
+        try:
+            state.make_current(call.thread)
+            handler.run(state, call)
+        except RunnerDied:
+            raise
+        except Error as error:
+            return why(error)
+        return None
+
+    def rebuild(self, upto: int) -> None:
+        """A new runner in the state that the record has after call ``upto``."""
+        old = self.state
+        while True:
+            self._session.restart()
+            self.state = self._start()
+            try:
+                for call in self._record.trace.iter_calls(0, upto + 1):
+                    self._issue_again(call)
+            except RunnerDied:  # its call is on the list now, and the list is finite
+                continue
+            break
+        self.state.unplayed = old.unplayed
+        self._restore_memory(old, upto)
+
+    def _issue_again(self, call: Call) -> None:
+        """A call on the way to the call being judged: only objects are made, memory comes from the record."""
+        if why_skipped(call) is not None:
+            return
+        state = self.state
+        handler = handler_of(state, call, entry_name(call.function).base)
+        failure: Unavailable | None = None
+        if handler is None:
+            failure = doubt(state, call)
+        elif handler.phase is Phase.SETUP:
+            try:
+                failure = self._try(state, call, handler)
+            except RunnerDied as died:
+                self._fatal[call.sequence] = death(died)
+                raise
+            if failure is not None:
+                _spoil(state, call, handler, failure)
+        state.settle_allocations(call, failure)
+        state.bury_allocations(call)
+
+    def _restore_memory(self, old: Playback, upto: int) -> None:
+        memory = self.state.memory
+        for key, one in memory.live.items():
+            before = old.memory.live.get(key)
+            if before is None:
+                continue
+            one.known, one.reached = before.known, before.reached
+            memory.restore(upto, [one])
+            one.taint = _LOST if before.unrecorded else before.taint
+
+
+def why_skipped(call: Call) -> str | None:
+    """Why a call is not issued at all; None for one that is."""
+    if call.parent is not None:
+        return f"it was made inside call {call.parent}"
+    if call.result is None:
+        return "the record ends inside this call"
+    if call.result != 0:
+        return f"it failed on NVIDIA: {RESULT_NAMES.get(call.result, call.result)}"
+    return None
+
+
+def doubt(state: Playback, call: Call) -> Unavailable | None:
+    """Note a call without a handler; why what it made or changed cannot be relied on, None if harmless."""
+    if not changes_state(call.function):
+        return None
+    state.handles.note_unplayed(call)
+    return Unavailable(Verdict.GAP, f"{call.function} is not replayed")
+
+
+def death(died: RunnerDied) -> Unavailable:
+    """The verdict on what a runner died of."""
+    return Unavailable(Verdict.HANG if died.reason == "hang" else Verdict.CRASH, str(died))
+
+
+def _spoil(state: Playback, call: Call, handler: Handler, failure: Unavailable) -> None:
+    if handler.creates is not None:
+        kind, parameter = handler.creates
+        recorded = created(call, parameter)
+        if recorded is not None:
+            state.handles.bind(kind, recorded, failure)
+    if handler.spoils is not None:
+        kind, parameter = handler.spoils
+        state.handles.bind(kind, call.arguments[parameter], failure)
