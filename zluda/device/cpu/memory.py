@@ -18,6 +18,9 @@ from zluda.errors import DeviceError
 ALIGNMENT = 512
 GRANULE = 2 << 20
 DEFAULT_ARENA = 1 << 36  # address space only: pages are backed when touched
+# Where the arena goes if it can. A mapping of many GiB amid the libraries would drive later small ones to
+# either side of it, and machine code reaches its data and the runtime within 2 GiB only.
+ARENA_HINT = 0x2000_0000_0000
 
 _MAP_SHARED, _MAP_FIXED_NOREPLACE, _MAP_NORESERVE = 0x01, 0x100000, 0x4000
 _PROT_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
@@ -53,9 +56,13 @@ class _Libc:
         self.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
     def map(self, fd: int, size: int, file_offset: int, address: int | None) -> int:
-        """Map ``size`` bytes of ``fd``; at ``address`` exactly when given. Raises DeviceError."""
+        """Map ``size`` bytes of ``fd``; at ``address`` exactly when given, else near the arena's place.
+
+        Raises DeviceError.
+        """
         flags = _MAP_SHARED | _MAP_NORESERVE | (_MAP_FIXED_NOREPLACE if address is not None else 0)
-        result = self.mmap(address, size, _PROT_READ_WRITE, flags, fd, file_offset)
+        wanted = ARENA_HINT if address is None else address
+        result = self.mmap(wanted, size, _PROT_READ_WRITE, flags, fd, file_offset)
         if result is None or result == ctypes.c_void_p(-1).value:
             reason = os.strerror(ctypes.get_errno())
             place = "" if address is None else f" at {address:#x}"
