@@ -81,6 +81,7 @@ class FunctionCodegen:
         ).run()
         self.mask: Mask | None = None
         self.instruction: Instruction | None = None
+        self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
         self.stack_variables: dict[str, Value] = {}
         self.after_label = ""  # where a masked block goes when none of its lanes is left
         self.exited: Value | None = None  # where a called function notes lanes that left the kernel
@@ -97,6 +98,7 @@ class FunctionCodegen:
         """Write a block's instructions (not its end) for the lanes of ``mask``."""
         self.mask = mask
         self._cache = {}
+        self.checked = set()
         self._live_out = self.live.live_out[index]
         for instruction in self.graph.blocks[index].instructions:
             self._write_instruction(instruction)

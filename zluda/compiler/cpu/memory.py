@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, group_uniform
+from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, group_uniform, lowest_bit
 from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.ir import Value, constant, mangle
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 _STACK_ALIGN = 64
+_PARAMETER_ALIGN = 16
 
 
 def lane_stride(variable: Variable) -> int:
@@ -82,6 +83,8 @@ class MemoryOps:
             return Shape(tuple(lane * stride for lane in range(WARP)), 1, _STACK_ALIGN)
         if name in f.unit.shared.offsets:
             return constant_shape(f.unit.shared.offsets[name])
+        if name in _parameter_offsets(f):
+            return Shape(ZEROS, 1, lowest_bit(_parameter_offsets(f)[name] | _PARAMETER_ALIGN))
         module_variable = f.unit.module.variables.get(name)
         if module_variable is not None:
             return Shape(ZEROS, 1, max(module_variable.align, 1))
@@ -94,9 +97,9 @@ class MemoryOps:
             return Lanes(shape, (self._stack_address(f, name),))
         if shape.constant is not None:
             return Lanes(shape, (constant("i32", shape.constant),))
-        slots = {s.name: s for s in parameter_layout(f.function.parameters)[0]} if f.function.is_entry else {}
-        if name in slots:
-            return Lanes(shape, (f.b.add(context_field(f, "params", "i64"), slots[name].offset),))
+        offsets = _parameter_offsets(f)
+        if name in offsets:
+            return Lanes(shape, (f.b.add(context_field(f, "params", "i64"), offsets[name]),))
         if name in f.function.variables or name in f.unit.module.variables:
             return Lanes(shape, (self._module_variable(f, name),))
         if name in f.unit.module.function_names:
@@ -154,6 +157,10 @@ class MemoryOps:
         pattern = shape.pattern
         if pattern is not None and all((p + offset) % size == 0 for p in pattern) and shape.align % size == 0:
             return
+        checked = (*(p.ref for p in address.parts), pattern, offset % size, size)
+        if checked in f.checked:
+            return
+        f.checked.add(checked)
         parts = [narrow(address, g, b, self.geometry) for g in range(self.geometry.groups)]
         if pattern is not None and shape.bases == 1 and all(p % size == pattern[0] % size for p in pattern):
             parts = [b.add(address.parts[0], pattern[0])]
@@ -411,6 +418,11 @@ class MemoryOps:
         scatter(f, value, self.pointer(f, space, lanes, offset), size, mask)
         b.branch(join)
         b.label(join)
+
+
+def _parameter_offsets(f: FunctionCodegen) -> dict[str, int]:
+    """A kernel's parameters in the packed buffer, which the device aligns to 16 bytes."""
+    return {s.name: s.offset for s in parameter_layout(f.function.parameters)[0]} if f.function.is_entry else {}
 
 
 def masked_load(
