@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from zluda.diff.element_type import BYTES
 from zluda.diff.results import BufferComparison, LaunchResult, Verdict
 from zluda.diff.values import combine, compare, element_type
 from zluda.replay.intervals import IntervalSet
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.tracefile import PAGE_BYTES, Call
+
+BYTES = "bytes"
+"""The element type where nothing better is known, or needed."""
 
 TypeOf = Callable[[LiveAllocation], str]
 """Element type of an allocation; only asked where bytes differ."""

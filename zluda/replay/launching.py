@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from zluda.diff.element_type import BYTES, LaunchTypes
 from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
-from zluda.replay.judge import Compared, compare_memory, judge_launch
+from zluda.replay.judge import BYTES, Compared, compare_memory, judge_launch
 from zluda.replay.memory import LiveAllocation, Ranges
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection
+
+if TYPE_CHECKING:
+    from zluda.diff.element_type import LaunchTypes
 
 MAX_DEATHS = 3
 """How often one kernel may bring the runner down before its other launches are left out."""
@@ -28,7 +31,7 @@ class LaunchPlayer:
 
     def __init__(self, record: Record, recovery: Recovery, selection: Selection) -> None:
         self._record, self._recovery, self._selection = record, recovery, selection
-        self._types = LaunchTypes(record.trace)
+        self._types: LaunchTypes | None = None
         self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
         self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
         self._gaps = {gap.call: gap.text for gap in record.trace.gaps if gap.call is not None}
@@ -121,6 +124,11 @@ class LaunchPlayer:
         return _result(launch, verdict, reason, seconds=seconds), replayed
 
     def _type(self, one: LiveAllocation, launch: Launch) -> str:
+        """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
+        from zluda.diff.element_type import LaunchTypes
+
+        if self._types is None:
+            self._types = LaunchTypes(self._record.trace)
         memory = self._recovery.state.memory
 
         def find(address: int) -> int | None:

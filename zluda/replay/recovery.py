@@ -33,7 +33,7 @@ class Recovery:
         return Playback(self._record, self._session.driver, self._session, self._plan)
 
     def issue(self, call: Call, handler: Handler) -> Unavailable | None:
-        """Issue a call that is not judged. If it fails, the reason, which also holds for what it was to make."""
+        """Issue a call that is not judged; if it fails, the reason, which holds for what it makes too."""
         try:
             failure = self._try(self.state, call, handler)
         except RunnerDied as died:
