@@ -148,7 +148,7 @@ def test_noise_in_a_body_ends_in_a_module_or_a_ptx_error(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(st.sampled_from(sorted(DATA.glob("*.ptx"))).flatmap(lambda path: damaged(path.read_text())))
 def test_damaged_text_at_length(text: str) -> None:
     parse_all(text)

@@ -24,7 +24,7 @@ FLAG_64BIT, FLAG_DEBUG, FLAG_LINUX = 0x1, 0x2, 0x10
 FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
 FLAG_ARCH_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
 
-MAX_DECOMPRESSED = 1 << 30
+MAX_DECOMPRESSED = 1 << 28
 """Largest payload in bytes that is decompressed: what a file can ask for."""
 
 _FATBIN_HEADER = struct.Struct("<IHHQ")

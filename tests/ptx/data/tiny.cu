@@ -1,0 +1,1 @@
+__global__ void tiny(int*x){ x[threadIdx.x]=1; }
