@@ -31,14 +31,17 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
     outcome = record(app, output, capture=capture, note=_say)
     for problem in outcome.problems:
         _say(problem)
-    if not outcome.calls and not outcome.children:
+    if not outcome.calls and not outcome.recovered and not outcome.children:
         if not outcome.problems:
             _say(f"nothing was recorded: {app[0]} made no CUDA driver call")
         sys.exit(2)
     if outcome.status > 128:
         _say(_end(outcome.status - 128, outcome.open_call))
     if not quiet:
-        _say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
+        if outcome.calls:
+            _say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
+        elif outcome.recovered:
+            _say(f"{output}: the recorder was killed; what it had got is on record")
         for child in outcome.children:
             _say(f"{child}: a child process")
     sys.exit(outcome.status)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import struct
 import subprocess
+import time
 from collections.abc import Sequence
 
 from zluda.errors import Error
@@ -79,12 +81,10 @@ class HeldProcess:
 
     def wait(self) -> int:
         """Its exit status, 128 + N where signal N ended it."""
-        while True:
-            try:
-                status = self._process.wait()
-            except KeyboardInterrupt:
-                continue  # the application got it too; its end is what counts
-            return 128 - status if status < 0 else status
+        # Not `waitpid` before it has ended: that would take the stops that Frida, tracing it, waits for.
+        _wait_for_end(self.pid)
+        status = self._process.wait()
+        return 128 - status if status < 0 else status
 
     def kill(self) -> None:
         """End it, because it cannot be recorded."""
@@ -100,6 +100,30 @@ _NOT_PERMITTED = (
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def _wait_for_end(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:  # a kernel, or a sandbox, without it
+        while _state(pid) not in "ZX":
+            time.sleep(0.01)
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll()
+    finally:
+        os.close(descriptor)
+
+
+def _state(pid: int) -> str:
+    """The process's state letter (`proc(5)`); X where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def _trace_me() -> None:

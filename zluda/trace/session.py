@@ -18,7 +18,7 @@ from zluda.errors import DeviceError, Error
 from zluda.trace import spec
 from zluda.trace.hold import HeldProcess
 from zluda.trace.recording import Recording
-from zluda.tracefile.ring import DEFAULT_RING_BYTES, rings_directory
+from zluda.tracefile.ring import DEFAULT_RING_BYTES
 
 CAPTURES = ("calls", "outputs")
 
@@ -33,6 +33,7 @@ class Outcome:
     launches: int = 0
     seconds: float = 0.0
     stall_seconds: float = 0.0
+    recovered: bool = False  # the recorder was killed; the trace was finished from its rings
     open_call: tuple[int, str] | None = None
     problems: list[str] = field(default_factory=list)
     children: list[Path] = field(default_factory=list)
@@ -130,6 +131,8 @@ class _Session:
         self._problems: list[str] = []
         self._device = frida.get_local_device()
         self._device.on("child-added", self._child_added)
+        self._finished: list[tuple[Recording, dict[str, Any]]] = []
+        self._names: set[Path] = set()
         self._source = spec.c_source()
 
     def attach(self, pid: int) -> None:
@@ -212,8 +215,10 @@ class _Session:
 
     def _take_child(self, pid: int) -> None:
         try:
-            if pid not in self._recordings:
-                self.attach(pid)
+            replaced = self._recordings.pop(pid, None)
+            if replaced is not None:  # `exec`: the program that was recorded is gone
+                self._close(replaced)
+            self.attach(pid)
         except (Error, self._frida.InvalidOperationError, self._frida.TransportError) as error:
             self._problem(f"child {pid} is not recorded: {error}")
         finally:
@@ -223,9 +228,16 @@ class _Session:
                 self._note(f"child {pid} went on by itself")
 
     def _path_for(self, pid: int) -> Path:
-        if pid == self._main:
-            return self._output
-        return self._output.with_name(f"{self._output.stem}.{pid}{self._output.suffix}")
+        """The trace of a process: the one asked for, or with the process id in its name."""
+        path, number = self._output, 1
+        if pid != self._main:
+            path = self._output.with_name(f"{self._output.stem}.{pid}{self._output.suffix}")
+        first = path
+        while path in self._names:
+            number += 1
+            path = first.with_name(f"{first.stem}.{number}{first.suffix}")
+        self._names.add(path)
+        return path
 
     def _meta(self, payload: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -242,24 +254,30 @@ class _Session:
             "start_ns": time.monotonic_ns(),
         }
 
+    def _close(self, recording: Recording) -> None:
+        """The recorded program has ended. A trace without calls (a child that never used CUDA) is taken away."""
+        summary = recording.finish()
+        if summary.get("calls") or summary.get("recovered"):
+            self._finished.append((recording, summary))
+        else:
+            recording.trace.unlink(missing_ok=True)
+            self._names.discard(recording.trace)
+
     # --- the end ----------------------------------------------------------------------------------------
 
     def finish(self) -> Outcome:
         """Close every recording; the outcome is the main process's."""
         outcome = Outcome(status=0, trace=self._output, problems=self._problems)
-        for pid, recording in self._recordings.items():
-            summary = recording.finish()
-            if pid != self._main:
+        recordings, self._recordings = self._recordings, {}
+        for recording in recordings.values():
+            self._close(recording)
+        for recording, summary in self._finished:
+            if recording.trace != self._output:
                 outcome.children.append(recording.trace)
-                continue
-            outcome.calls = summary.get("calls", 0)
-            outcome.launches = summary.get("launches", 0)
-            outcome.stall_seconds = summary.get("stall_ns", 0) / 1e9
-            last = summary.get("open_call")
-            outcome.open_call = (last[0], last[1]) if last else None
+            else:
+                outcome.calls, outcome.launches = summary.get("calls", 0), summary.get("launches", 0)
+                outcome.recovered = summary.get("recovered", False)
+                outcome.stall_seconds = summary.get("stall_ns", 0) / 1e9
+                last = summary.get("open_call")
+                outcome.open_call = (last[0], last[1]) if last else None
         return outcome
-
-
-def leftover(output: str | Path) -> Path:
-    """The directory of rings that a killed recorder leaves; opening the trace merges them."""
-    return rings_directory(output)

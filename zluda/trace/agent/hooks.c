@@ -270,11 +270,10 @@ leave_allocation (struct call * call)
 static void
 leave_write (struct call * call, u64 address, u64 size, const u8 * host)
 {
-  if (size == 0)
+  if (size == 0 || !state.outputs)
     return;
   note_written (address, size, host);
-  if (state.outputs)
-    wait_for_stream (call, call->end, call->stream);
+  wait_for_stream (call, call->end, call->stream);
 }
 
 /* Device memory was copied to the host: the bytes delivered, once they are. */
@@ -288,11 +287,9 @@ leave_delivery (struct call * call, u32 parameter, u64 size)
 static void
 leave_device_copy (struct call * call, u64 to, u64 size)
 {
-  if (size == 0)
+  if (size == 0 || !state.outputs)
     return;
-  if (!state.outputs)
-    note_written (to, size, NULL);
-  else if (wait_for_stream (call, call->end, call->stream))
+  if (wait_for_stream (call, call->end, call->stream))
     capture_range (call, call->end, to, size);
 }
 
@@ -377,8 +374,10 @@ leave_special (struct call * call)
       break;
     case SPECIAL_OPAQUE_WRITE:
       if (state.outputs)
+      {
         wait_for_stream (call, call->end, call->stream);
-      distrust_all ();
+        distrust_all ();
+      }
       break;
     case SPECIAL_INITIALIZE:
       describe_devices (call);

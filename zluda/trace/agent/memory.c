@@ -197,33 +197,6 @@ page_size (struct allocation * allocation, u32 page)
   return rest < PAGE_BYTES ? rest : PAGE_BYTES;
 }
 
-/* A recorded call wrote [address, address + size). `host`: the bytes, where they are at hand. */
-static void
-note_written (u64 address, u64 size, const u8 * host)
-{
-  struct allocation * allocation = find_allocation (address);
-  u64 start, end;
-  u32 page;
-
-  if (allocation == NULL)
-    return;
-  start = address - allocation->base;
-  end = start + size < allocation->size ? start + size : allocation->size;
-  for (page = (u32) (start / PAGE_BYTES); (u64) page * PAGE_BYTES < end; page++)
-  {
-    u64 first = (u64) page * PAGE_BYTES, bytes = page_size (allocation, page);
-    int whole = start <= first && first + bytes <= end;
-
-    if (whole && host != NULL)
-      digest (host + (first - start), bytes, allocation->digest + 2 * page);
-    if (whole)
-      allocation->known[page] = host != NULL ? PAGE_KNOWN : PAGE_STALE;
-    else if (allocation->known[page] == PAGE_KNOWN)
-      allocation->known[page] = PAGE_STALE;
-  }
-  release (allocation);
-}
-
 /* Something wrote memory that the record does not have: distrust every page. */
 static void
 distrust (struct allocation * allocation)
@@ -351,6 +324,41 @@ static void
 end_looking (struct allocation * allocation)
 {
   atomic_exchange (&allocation->looking, 0);
+}
+
+/* A recorded call wrote [address, address + size). `host`: the bytes, where they are at hand. */
+static void
+note_written (u64 address, u64 size, const u8 * host)
+{
+  struct allocation * allocation = find_allocation (address);
+  u64 start, end, skip;
+  u32 page;
+
+  if (allocation == NULL)
+    return;
+  start = address - allocation->base;
+  end = start + size < allocation->size ? start + size : allocation->size;
+  for (page = (u32) (start / PAGE_BYTES); (u64) page * PAGE_BYTES < end; page++)
+  {
+    u64 first = (u64) page * PAGE_BYTES, bytes = page_size (allocation, page);
+    int whole = start <= first && first + bytes <= end;
+
+    if (whole && host != NULL)
+      digest (host + (first - start), bytes, allocation->digest + 2 * page);
+    if (whole)
+      allocation->known[page] = host != NULL ? PAGE_KNOWN : PAGE_STALE;
+    else if (allocation->known[page] == PAGE_KNOWN)
+      allocation->known[page] = PAGE_STALE;
+  }
+  if (host != NULL && allocation->size < NESTED_LIMIT)
+  {
+    skip = (8 - start % 8) % 8; /* pointers lie at aligned places of the allocation */
+    begin_looking (allocation);
+    if (end - start > skip)
+      scan_for_targets (allocation, host + skip, end - start - skip);
+    end_looking (allocation);
+  }
+  release (allocation);
 }
 
 static int
