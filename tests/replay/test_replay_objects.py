@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from conftest import Case
 from kernels import ADD, HEADER, LAYOUT, MODULE, add, added, parameters, ramp
 from python_device import PythonDevice, PythonKernel
@@ -11,6 +12,7 @@ from trace_builder import BASE
 
 from zluda.device.base import Dim3
 from zluda.diff.results import ReplayResult, Verdict
+from zluda.driver.translated import TranslatedDriver
 
 COUNT = 64
 SIZE = 4 * COUNT
@@ -275,3 +277,56 @@ def test_objects_survive_a_runner_that_died(case: Case) -> None:
     record.copy_out(counter, 4)
     result = case.replay({"add": add, "other": deadly})
     assert verdicts(result) == [Verdict.CRASH, Verdict.IDENTICAL, Verdict.NOT_COMPARED]
+
+
+def test_relocated_variables_are_found_by_name_and_pointers_to_them_follow(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that places globals itself (NVIDIA's): addresses in parameters, in memory and in results."""
+    monkeypatch.setattr(TranslatedDriver, "places_globals", False)
+    recorded_at = BASE + (8 << 20)
+    seen: list[int] = []
+
+    def scale(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        destination, variable, _ = struct.unpack("<QQI", packed)
+        seen.append(variable)
+        device.write(variable, struct.pack("<I", 5))
+        (stored,) = struct.unpack("<Q", device.read(destination, 8))
+        assert stored == variable
+        device.write(destination + 8, struct.pack("<Q", variable))
+
+    record = case.record
+    record.start()
+    module = record.module(SCALE)
+    counter = record.variable(module, "counter", recorded_at, bytes(4))
+    kernel = record.function(module, "scale", LAYOUT)
+    x = record.allocate(SIZE)
+    record.copy_in(x, counter.to_bytes(8, "little") + bytes(SIZE - 8))
+    writes = {counter: struct.pack("<I", 5), x + 8: counter.to_bytes(8, "little")}
+    record.launch(kernel, parameters(x, counter, 1), writes, reaches=[counter])
+    record.copy_out(counter, 4)
+    record.copy_out(x, 16)
+    assert verdicts(case.replay({"scale": scale})) == [Verdict.IDENTICAL] * 3
+    assert seen and seen[0] != recorded_at
+
+
+def test_host_data_can_come_from_the_pages_after_a_copy(case: Case) -> None:
+    """A recorder stores what a copy brought once, as the memory after it."""
+    record = case.record
+    record.start()
+    x = record.allocate(SIZE)
+    call = record.call("cuMemcpyHtoD_v2", dstDevice=x, ByteCount=SIZE)
+    record.put(call, x, ramp(COUNT))
+    record.copy_out(x, SIZE)
+    assert verdicts(case.replay({})) == [Verdict.IDENTICAL]
+
+
+def test_host_data_that_was_not_captured_taints_its_target(case: Case) -> None:
+    record = case.record
+    record.start()
+    x = record.allocate(SIZE)
+    record.call("cuMemcpyHtoD_v2", dstDevice=x, ByteCount=SIZE)
+    record.copy_out(x, SIZE, data=ramp(COUNT))
+    result = case.replay({})
+    assert verdicts(result) == [Verdict.GAP]
+    assert "cuMemcpyHtoD_v2" in result.results[0].reason

@@ -1,0 +1,124 @@
+"""Whole replays: a confined runner process, the compiler and the CPU device, no stand-ins."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from kernels import ADD, HEADER, LAYOUT, added, parameters, ramp
+from trace_builder import TraceBuilder
+
+import zluda
+from zluda.diff.results import Verdict
+
+COUNT = 1000  # no multiple of a block
+SIZE = 4 * COUNT
+
+STRAY = """
+.visible .entry stray(.param .u64 stray_param_0, .param .u64 stray_param_1, .param .u32 stray_param_2)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    mov.u64 %rd1, 8;
+    mov.u32 %r1, 1;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
+
+ENDLESS = """
+.visible .entry endless(.param .u64 endless_param_0, .param .u64 endless_param_1, .param .u32 endless_param_2)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [endless_param_0];
+AGAIN:
+    ld.volatile.global.u32 %r1, [%rd1];
+    st.volatile.global.u32 [%rd1], %r1;
+    bra AGAIN;
+}
+"""
+
+TEXTURE = """
+.global .texref image;
+.visible .entry texture(.param .u64 texture_param_0, .param .u64 texture_param_1, .param .u32 texture_param_2)
+{
+    .reg .b32 %r<3>;
+    .reg .f32 %f<5>;
+    mov.u32 %r1, 0;
+    tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [image, {%r1, %r1}];
+    ret;
+}
+"""
+
+
+class Program:
+    """``x += y`` by launches of ``add`` among launches of another kernel."""
+
+    def __init__(self, path: Path, other: str, text: str) -> None:
+        self.record = record = TraceBuilder(path)
+        record.start()
+        module = record.module(HEADER + ADD + text)
+        self.add = record.function(module, "add", LAYOUT)
+        self.other = record.function(module, other, LAYOUT)
+        self.x, self.y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(self.x, ramp(COUNT))
+        record.copy_in(self.y, ramp(COUNT, 0.25))
+
+    def run(self) -> None:
+        record = self.record
+        total = added(record.read(self.x, SIZE), record.read(self.y, SIZE))
+        packed = parameters(self.x, self.y, COUNT)
+        record.launch(self.add, packed, {self.x: total}, grid=(8, 1, 1), block=(128, 1, 1))
+
+    def run_other(self) -> None:
+        self.record.launch(self.other, parameters(self.x, self.y, COUNT), {self.x: ramp(COUNT, 5.0)})
+
+    def close(self) -> None:
+        self.record.copy_out(self.x, SIZE)
+        self.record.__exit__()
+
+
+@pytest.mark.parametrize(
+    ("other", "text", "verdict", "words"),
+    [
+        ("stray", STRAY, Verdict.CRASH, "stray"),
+        ("endless", ENDLESS, Verdict.HANG, "endless"),
+        ("texture", TEXTURE, Verdict.UNSUPPORTED, "tex"),
+    ],
+)
+def test_one_bad_kernel_costs_one_verdict(
+    tmp_path: Path, other: str, text: str, verdict: Verdict, words: str
+) -> None:
+    path = tmp_path / "trace.bin"
+    program = Program(path, other, text)
+    program.run()
+    program.run_other()
+    program.run()
+    program.close()
+    result = zluda.replay(path, device="cpu", time_limit=3.0)
+    assert [one.verdict for one in result.results] == [
+        Verdict.IDENTICAL,
+        verdict,
+        Verdict.IDENTICAL,
+        Verdict.IDENTICAL,
+    ]
+    assert words in result.results[1].reason
+
+
+def test_a_wrong_record_shows_the_element(tmp_path: Path) -> None:
+    path = tmp_path / "trace.bin"
+    program = Program(path, "stray", STRAY)
+    record = program.record
+    wrong = bytearray(added(record.read(program.x, SIZE), record.read(program.y, SIZE)))
+    wrong[4 * 999 :] = struct.pack("<f", 0.5)
+    packed = parameters(program.x, program.y, COUNT)
+    record.launch(program.add, packed, {program.x: bytes(wrong)}, grid=(8, 1, 1), block=(128, 1, 1))
+    record.__exit__()
+    result = zluda.replay(path, device="cpu")
+    first = result.first_divergence
+    assert result.verdict is Verdict.DIFFERS and first is not None
+    assert first.element is not None and first.buffer is not None
+    assert (first.buffer.element_type, first.element.index, first.element.recorded) == ("f32", 999, 0.5)
+    assert first.element.replayed == 999 + 999.25
