@@ -285,6 +285,16 @@ class TestLaunches:
             driver.cuLaunchKernel(function, (1, 1, 1), (1, 1, 1), 0, 0, bytes(20))
         driver.cuCtxSynchronize()
 
+    def test_what_the_device_refuses_does_not_stick(
+        self, driver: TranslatedDriver, device: PythonDevice, function: int
+    ) -> None:
+        def refuse(*arguments: object) -> None:
+            raise LaunchError("invalid configuration", kernel="add")
+
+        device.kernels["add"] = refuse
+        refused("INVALID_VALUE", driver.cuLaunchKernel, function, (1, 1, 1), (1, 1, 1), 0, 0, bytes(20))
+        driver.cuCtxSynchronize()
+
     def test_a_kernel_that_fails_sticks_until_recovered(self, driver: TranslatedDriver) -> None:
         function = driver.cuModuleGetFunction(driver.cuModuleLoadData(MODULE.encode()), "other")
         error = refused(

@@ -83,7 +83,10 @@ class Device(Protocol):
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:
-        """Run to completion or raise LaunchError. ``parameters`` is the packed ``.param`` buffer."""
+        """Run to completion or raise LaunchError. ``parameters`` is the packed ``.param`` buffer.
+
+        The error of a kernel that ran names a block; without one, the launch was refused.
+        """
         ...
 
     def synchronize(self) -> None: ...

@@ -107,6 +107,7 @@ class IsolatedDevice:
             self._driver.cuLaunchKernel(kernel.handle, grid, block, shared_bytes, 0, parameters)
             self._driver.cuCtxSynchronize()
         except CudaError as error:
+            self._driver.recover()  # as a device in this process goes on after a kernel that failed
             raise error.launch or LaunchError(str(error), kernel=kernel.name) from error
 
     def synchronize(self) -> None:

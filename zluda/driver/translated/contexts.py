@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 from zluda.driver.errors import CudaError
@@ -70,7 +69,7 @@ class ContextEntries:
     @entry(context=False)
     def cuDeviceGetUuid(self, device: int) -> bytes:
         self._check_device(device)
-        return hashlib.blake2b(self._state.device.name.encode(), digest_size=16).digest()
+        return f"zluda {self._state.device.name}".encode().ljust(16, b"\0")[:16]
 
     @entry(context=False)
     def cuDeviceTotalMem(self, device: int) -> int:

@@ -69,6 +69,8 @@ class LaunchEntries:
         try:
             state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
         except LaunchError as error:
+            if error.block is None:  # refused by the device: nothing ran, nothing is spoilt
+                raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error), launch=error) from error
             state.sticky = _failure(error)
             raise state.sticky from error
 
