@@ -44,7 +44,7 @@ def compare_traces(
             break
     return ReplayResult(
         trace=str(left.path),
-        device=str(right.meta.get("device", "trace")) + f" ({right.path})",
+        device=f"{right.meta['device']} ({right.path})" if "device" in right.meta else str(right.path),
         emulated=bool(right.meta.get("emulated", False)),
         numerics=str(right.meta.get("numerics", "recorded")),
         results=results,

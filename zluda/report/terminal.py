@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
 from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
+from zluda.tracefile.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,16 +42,16 @@ def print_result(result: ReplayResult, stream: TextIO | None = None) -> None:
 
 def title(result: ReplayResult) -> str:
     """The verdict's mark, the trace and the verdict in words."""
-    return f"{MARKS[result.verdict.counts_as]} {result.trace}: {words.headline(result)}"
+    return printable(f"{MARKS[result.verdict.counts_as]} {result.trace}: {words.headline(result)}")
 
 
 def plain_lines(result: ReplayResult) -> Iterator[str]:
     """The summary without colours or frames: the verdict, then a line for each thing that does not hold."""
     yield title(result)
     for failure in failures(result, _SHOWN_FAILURES):
-        yield f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}"
+        yield printable(f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}")
     for reason, count in other_reasons(result, _SHOWN_REASONS):
-        yield f"  {words.plural(count, 'time')}: {reason}"
+        yield printable(f"  {words.plural(count, 'time')}: {reason}")
 
 
 def _because(failure: LaunchResult) -> str:
@@ -70,7 +71,7 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     if failing:
         console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
     for reason, count in other_reasons(result, _SHOWN_REASONS):
-        console.print(Text(f"  {words.plural(count, 'time')}: {reason}", style="yellow"))
+        console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
 
 
 def _fails(verdict: Verdict) -> bool:
@@ -79,6 +80,7 @@ def _fails(verdict: Verdict) -> bool:
 
 def _kernel_table(result: ReplayResult) -> Table:
     from rich.box import SIMPLE
+    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
@@ -95,7 +97,7 @@ def _kernel_table(result: ReplayResult) -> Table:
     for kernel in kernels[:_SHOWN_KERNELS]:
         style = _COLOURS[kernel.verdict.counts_as]
         cells: list[str | Text] = [
-            kernel.kernel,
+            escape(printable(kernel.kernel)),
             f"{kernel.total:,}",
             Text(_verdicts(kernel), style=style),
             words.size(kernel.bytes_compared),
@@ -115,6 +117,7 @@ def _verdicts(kernel: KernelSummary) -> str:
 
 def _failure_table(failing: list[LaunchResult], total: int) -> Table:
     from rich.box import SIMPLE
+    from rich.markup import escape
     from rich.table import Table
 
     more = total - len(failing)
@@ -122,13 +125,13 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
     for name in ("call", "kernel", "verdict", "buffer", "element", "recorded", "replayed", "ULP"):
         table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
     for failure in failing:
-        head = (f"#{failure.call}", failure.kernel, str(failure.verdict.value))
+        head = (f"#{failure.call}", escape(printable(failure.kernel)), str(failure.verdict.value))
         found = failure.first_difference
         if found is None:
-            table.add_row(*head, failure.reason)
+            table.add_row(*head, escape(printable(failure.reason)))
             continue
         buffer, element = found
         pair = words.Pair.of(buffer, element)
-        place = (f"{buffer.label} ({buffer.element_type})", f"{element.index:,}")
+        place = (escape(printable(f"{buffer.label} ({buffer.element_type})")), f"{element.index:,}")
         table.add_row(*head, *place, pair.recorded, pair.replayed, pair.ulp)
     return table

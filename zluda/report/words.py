@@ -35,7 +35,8 @@ def headline(result: ReplayResult) -> str:
     if not told and not unclear:
         return f"nothing was compared on {where(result)}" + _neutral(result)
     if not told:
-        return f"none of {things(result.results)} could be judged on {where(result)}: {_by_verdict(unclear)}"
+        sentence = f"{things(unclear)} could not be judged on {where(result)}: {_by_verdict(unclear)}"
+        return sentence + _neutral(result)
     sentence = f"{_holds(told, all_of=not unclear)} on {where(result)}"
     if unclear:
         sentence += f"; {things(unclear)} could not be judged: {_by_verdict(unclear)}"

@@ -1,0 +1,58 @@
+"""`zluda dump`: a trace's calls, launches, modules, PTX or memory, as lines or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from zluda.errors import Error
+
+_MOST_MEMORY = 1 << 30
+
+
+@click.command(name="dump")
+@click.argument("file", metavar="FILE")
+@click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
+@click.option("--launches", "what", flag_value="launches", help="Kernel launches instead of all calls.")
+@click.option("--modules", "what", flag_value="modules", help="Modules and the images in them.")
+@click.option("--allocations", "what", flag_value="allocations", help="Device memory and module variables.")
+@click.option("--gaps", "what", flag_value="gaps", help="What was not captured, and why.")
+@click.option("--ptx", metavar="KERNEL|MODULE", help="A kernel's PTX by its name, a module's by its number.")
+@click.option("--memory", metavar="CALL:ADDRESS:SIZE", help="Memory after a call: 17:0x7f0000000000:256.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def command(
+    file: str, select: tuple[str, ...], what: str | None, ptx: str | None, memory: str | None, as_json: bool
+) -> None:
+    """Print what a trace holds; without an option every driver call, one a line.
+
+    Example: zluda dump corpus/saxpy/trace.bin --select 0-20
+    """
+    from zluda.report import listing
+    from zluda.tracefile import Selection, open_trace
+
+    if sum(option is not None for option in (what, ptx, memory)) > 1:
+        raise click.UsageError("give one of --launches, --modules, --allocations, --gaps, --ptx and --memory")
+    selection = Selection.parse(select)
+    with open_trace(file) as trace:
+        if ptx is not None:
+            lines = listing.ptx_lines(trace, ptx)
+        elif memory is not None:
+            lines = listing.memory_dump(trace, *_place(memory))
+        else:
+            lines = listing.LISTS[what or "calls"](trace, selection)
+        for text, value in lines:
+            click.echo(json.dumps(value) if as_json else text)
+
+
+def _place(text: str) -> tuple[int, int, int]:
+    """CALL:ADDRESS:SIZE; numbers as Python writes them."""
+    try:
+        call, address, size = (int(part, 0) for part in text.split(":"))
+    except ValueError:
+        raise Error(f"--memory {text}: expected CALL:ADDRESS:SIZE, as in 17:0x7f0000000000:256") from None
+    if not (call >= -1 and 0 <= address < 1 << 64 and 0 < size <= _MOST_MEMORY):
+        raise Error(
+            f"--memory {text}: expected a call from -1, a 64-bit address and a size of 1 to 2^30 bytes"
+        )
+    return call, address, size

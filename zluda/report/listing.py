@@ -1,0 +1,111 @@
+"""A trace's contents as lines: what ``zluda dump`` prints, each with the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zluda.errors import Error
+from zluda.tracefile import Selection, Trace
+from zluda.tracefile.text import call_line, launch_line, memory_lines, plain, printable
+
+Line = tuple[str, Any]
+"""(text, the same as JSON)"""
+
+
+def _calls(trace: Trace, selection: Selection) -> Iterator[Line]:
+    from zluda.driver.errors import RESULT_NAMES
+
+    signatures = {(s.function, *(p.name for p in s.parameters)): s for s in trace.signatures.values()}
+    kernels = {launch.call: launch.kernel for launch in trace.iter_launches()} if selection.kernels else {}
+    start, stop = selection.bounds
+    start_ns: int | None = None
+    for call in trace.iter_calls(start, stop):
+        start_ns = call.start_ns if start_ns is None else start_ns
+        if selection.contains(call.sequence, kernels.get(call.sequence)):
+            line = call_line(
+                call,
+                signatures[(call.function, *call.arguments)],
+                trace.payloads(call.sequence),
+                result_name=lambda result: RESULT_NAMES.get(result, str(result)),
+                start_ns=int(trace.meta.get("start_ns", start_ns)),
+            )
+            yield line, plain(call)
+
+
+def _launches(trace: Trace, selection: Selection) -> Iterator[Line]:
+    for launch in trace.iter_launches(*selection.bounds):
+        if selection.contains(launch.call, launch.kernel):
+            yield launch_line(launch), plain(launch)
+
+
+def _modules(trace: Trace, selection: Selection) -> Iterator[Line]:
+    for module in trace.module_list:
+        if selection.contains(module.load_call):
+            life = f"#{module.load_call}-" + (
+                f"#{module.unload_call}" if module.unload_call is not None else ""
+            )
+            text = f"module {module.id} {module.kind.value} {life} handle={module.handle:#x} {module.origin}"
+            for image in module.images:
+                text += f"\n  {image.kind.value} {image.architecture} {image.size} bytes, {image.origin}"
+            yield printable(text, keep="\n"), plain(module)
+
+
+def _allocations(trace: Trace, selection: Selection) -> Iterator[Line]:
+    for allocation in trace.allocations:
+        if selection.contains(allocation.born):
+            life = _life(allocation.born, allocation.died)
+            text = f"{allocation.base:#x} {allocation.size} bytes {allocation.kind.value} {life}"
+            yield printable(f"{text} {allocation.name}".rstrip()), plain(allocation)
+
+
+def _gaps(trace: Trace, selection: Selection) -> Iterator[Line]:
+    for gap in trace.gaps:
+        if not selection or (gap.call is not None and selection.contains(gap.call)):
+            place = "" if gap.call is None else f"#{gap.call} "
+            yield printable(f"{place}{gap.kind}: {gap.text} ({gap.count})"), plain(gap)
+
+
+def _life(first: int, last: int | None) -> str:
+    """``#3-#17``: from call 3 to call 17."""
+    return f"#{first}-" + ("" if last is None else f"#{last}")
+
+
+LISTS: dict[str, Callable[[Trace, Selection], Iterator[Line]]] = {
+    "calls": _calls,
+    "launches": _launches,
+    "modules": _modules,
+    "allocations": _allocations,
+    "gaps": _gaps,
+}
+
+
+def ptx_lines(trace: Trace, wanted: str) -> Iterator[Line]:
+    """A module's PTX as it was recorded; of a kernel, the kernel alone as the parser understood it."""
+    from zluda.ptx import parse_module, print_function
+
+    modules = {module.id: module for module in trace.module_list}
+    numbers = [int(wanted)] if wanted.isdecimal() else [f.module for f in trace.functions if f.name == wanted]
+    module = next((modules[number] for number in numbers if number in modules), None)
+    if module is None:
+        raise Error(f"{trace.path}: no module number and no kernel {wanted!r}; see --modules and --launches")
+    ptx = trace.ptx(module)
+    if ptx is None:
+        raise Error(f"{trace.path}: module {module.id} has no PTX")
+    text = ptx.rstrip(b"\0").decode("utf-8", "backslashreplace")
+    if not wanted.isdecimal():
+        text = print_function(parse_module(text, file=f"module {module.id}").function(wanted))
+    yield printable(text.rstrip("\n"), keep="\n\t"), {"module": module.id, "ptx": text}
+
+
+def memory_dump(trace: Trace, call: int, address: int, size: int) -> Iterator[Line]:
+    """Memory after a call as a hex dump."""
+    data, known = trace.read_memory(call, address, size)
+    value = {
+        "call": call,
+        "address": address,
+        "size": size,
+        "data": data.hex(),
+        "known": None if known is None else known.hex(),
+    }
+    yield "\n".join(memory_lines(address, data, known)), value

@@ -1,0 +1,94 @@
+"""What a trace holds, printed: the text of ``zluda info``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from zluda.report import recording, words
+from zluda.tracefile.text import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SHOWN_ROWS = 30
+_KERNEL_COLUMNS = ("kernel", "module", "launches", "GPU time")
+_MODULE_COLUMNS = ("module", "kind", "origin", "size", "PTX")
+_GAP_COLUMNS = ("call", "why", "times")
+
+Rows = list[tuple[str, ...]]
+
+
+def print_overview(overview: Mapping[str, Any], stream: TextIO) -> None:
+    """Print what ``tracefile.overview.overview`` found; as tables where ``stream`` is a terminal."""
+    facts = [*recording.facts(overview["meta"]), *_counts(overview)]
+    if not stream.isatty():
+        stream.write(printable(overview["trace"]) + "\n")
+        for name, value in facts:
+            stream.write(printable(f"  {name}: {value}") + "\n")
+        for title, _, rows in _lists(overview):
+            stream.write(f"{title}:\n")
+            stream.writelines(
+                printable("  " + "  ".join(cell for cell in row if cell)) + "\n" for row in rows
+            )
+        return
+    from rich.console import Console
+
+    console = Console(file=stream)
+    console.print(_table("", ("", ""), [(name, value) for name, value in facts], overview["trace"]))
+    for title, columns, rows in _lists(overview):
+        console.print(_table(title, columns, rows))
+
+
+def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    counts = overview["counts"]
+    yield "File", words.size(overview["file_bytes"])
+    yield "Calls", f"{counts['calls']:,} in {words.plural(counts['threads'], 'thread')}"
+    yield "Launches", f"{counts['launches']:,} of {words.plural(counts['kernels'], 'kernel')}"
+    yield "Modules", f"{counts['modules']:,}, {counts['modules_with_ptx']:,} with PTX"
+    peak = words.size(counts["allocated_bytes"])
+    yield "Allocations", f"{counts['allocations']:,}, at most {peak} at one time"
+    yield "Memory changes", f"{counts['pages']:,}, {words.size(counts['page_bytes'])}"
+    yield "Gaps", f"{counts['gaps']:,}" if counts["gaps"] else "none"
+    for call in overview["open_calls"]:
+        yield "Never returned", f"#{call['call']} {call['function']}"
+
+
+def _lists(overview: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Rows]]:
+    """(title, columns, rows) of what is worth a table; empty ones are left out."""
+    gaps = [(row["kind"], row["text"], f"{row['count']:,}") for row in overview["gaps"]]
+    found = (
+        ("Kernels", _KERNEL_COLUMNS, [_kernel(row) for row in overview["kernels"]]),
+        ("Modules", _MODULE_COLUMNS, [_module(row) for row in overview["modules"]]),
+        ("Not captured", _GAP_COLUMNS, gaps),
+    )
+    for title, columns, rows in found:
+        if rows:
+            more = [(f"… and {len(rows) - _SHOWN_ROWS:,} more",)] if len(rows) > _SHOWN_ROWS else []
+            yield title, columns, [*rows[:_SHOWN_ROWS], *more]
+
+
+def _kernel(row: Mapping[str, Any]) -> tuple[str, ...]:
+    time_ns = row["gpu_time_ns"]
+    module = "" if row["module"] is None else f"module {row['module']}"
+    launches = words.plural(row["launches"], "launch", "launches")
+    return row["kernel"], module, launches, words.seconds(None if time_ns is None else time_ns / 1e9)
+
+
+def _module(row: Mapping[str, Any]) -> tuple[str, ...]:
+    ptx = "no PTX" if row["ptx"] is None else f"PTX {row['ptx']}".strip()
+    return f"module {row['module']}", row["kind"], row["origin"], words.size(row["image_bytes"]), ptx
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Rows, caption: str = "") -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(printable(title or caption), style="bold")
+    table = Table(box=SIMPLE, pad_edge=False, title=heading, title_justify="left", show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table

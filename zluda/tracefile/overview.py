@@ -1,0 +1,61 @@
+"""What a trace holds, as one object: what ``zluda info`` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zluda.tracefile.records import Allocation
+
+if TYPE_CHECKING:
+    from zluda.tracefile.reader import Trace
+
+
+def overview(trace: Trace) -> dict[str, Any]:
+    """The trace's file, `meta`, counts, and a row for each kernel, module and kind of gap; JSON can hold
+    it.
+    """
+    counts = trace.counts()
+    gaps: dict[tuple[str, str], int] = {}
+    for gap in trace.gaps:
+        gaps[gap.kind, gap.text] = gaps.get((gap.kind, gap.text), 0) + gap.count
+    return {
+        "trace": str(trace.path),
+        "file_bytes": trace.path.stat().st_size,
+        "meta": trace.meta,
+        "counts": {name: getattr(counts, name) for name in counts.__dataclass_fields__}
+        | {"allocated_bytes": peak_bytes(trace.allocations)},
+        "kernels": [
+            {"kernel": name, "module": module, "launches": launches, "gpu_time_ns": time_ns}
+            for name, module, launches, time_ns in trace.kernels()
+        ],
+        "modules": [
+            {
+                "module": module.id,
+                "kind": module.kind.value,
+                "origin": module.origin,
+                "load_call": module.load_call,
+                "unload_call": module.unload_call,
+                "image_bytes": module.images[0].size if module.images else 0,
+                "ptx": None if module.ptx_image is None else module.ptx_image.architecture,
+            }
+            for module in trace.module_list
+        ],
+        "gaps": [
+            {"kind": kind, "text": text, "count": count}
+            for (kind, text), count in sorted(gaps.items(), key=lambda item: -item[1])
+        ],
+        "open_calls": [
+            {"call": number, "function": trace.call(number).function} for number in trace.open_calls()
+        ],
+    }
+
+
+def peak_bytes(allocations: list[Allocation]) -> int:
+    """The most bytes that were allocated at one time."""
+    changes = [(a.born, a.size) for a in allocations]
+    changes += [(a.died, -a.size) for a in allocations if a.died is not None]
+    live = most = 0
+    for _, change in sorted(changes):  # of one call, what it freed comes first
+        live += change
+        most = max(most, live)
+    return most
