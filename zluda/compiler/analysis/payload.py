@@ -15,7 +15,7 @@ from zluda.ptx.module import Immediate, Instruction, Register
 from zluda.ptx.types import ScalarType
 
 ARITHMETIC = frozenset(
-    "add sub mul fma mad div rcp sqrt rsqrt ex2 lg2 sin cos tanh min max neg abs cvt".split()
+    ["add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "min", "max", "neg", "abs", "cvt"]
 )
 """Opcodes whose floating-point results have NVIDIA's canonical NaN and whose operands' payloads do not matter."""
 
@@ -24,11 +24,26 @@ _ELEMENT = {ScalarType.F32: "float", ScalarType.F16: "half"}
 
 def result_element(instruction: Instruction) -> str | None:
     """The LLVM type of an arithmetic result whose NaN is to be made canonical, else None."""
-    return _ELEMENT.get(instruction.types[0]) if instruction.opcode in ARITHMETIC else None
+    if instruction.opcode not in ARITHMETIC or _passes_payload_on(instruction):
+        return None
+    return _ELEMENT.get(instruction.types[0])
+
+
+def _passes_payload_on(instruction: Instruction) -> bool:
+    """Conversions that keep what they can of a NaN, as measured on an H200: from f64 and bf16, and no change."""
+    if instruction.opcode != "cvt":
+        return False
+    return instruction.types[1] in (ScalarType.F64, ScalarType.BF16) or _changes_nothing(instruction)
+
+
+def _changes_nothing(instruction: Instruction) -> bool:
+    return instruction.types[0] == instruction.types[-1] == ScalarType.F32 and not instruction.slots
 
 
 def reads_value_only(instruction: Instruction) -> bool:
     """Whether floating operands are read as numbers, so that their payload does not matter."""
+    if instruction.opcode == "cvt" and _changes_nothing(instruction):
+        return False
     return instruction.opcode in ARITHMETIC | {"setp", "set"} and instruction.types[-1].kind == "f"
 
 

@@ -121,6 +121,13 @@ def _sub(instruction: Instruction, s: Sequence[Shape]) -> Shape | None:
     )
 
 
+def _as_typed(constant: int, instruction: Instruction) -> int:
+    """A literal as the instruction's type has it: ``-1`` is 2³²-1 to ``mul.wide.u32``."""
+    bits = instruction.type.bits
+    low = constant & ((1 << bits) - 1)
+    return low - (1 << bits) if instruction.type.kind == "s" and low >> (bits - 1) else low
+
+
 def _product(instruction: Instruction, s: Sequence[Shape]) -> Shape | None:
     """``s[0] * s[1]``, in low or wide form, of a base with a known factor or of two uniform values."""
     mode = instruction.slots.get("mode")
@@ -134,7 +141,8 @@ def _product(instruction: Instruction, s: Sequence[Shape]) -> Shape | None:
         return _affine(ZEROS, s, align)
     if b.constant is None or (mode == "wide" and not _widens_safely(a, instruction.type.bits)):
         return None
-    return _affine([p * b.constant for p in _pattern(a)], s, align)
+    factor = _as_typed(b.constant, instruction)
+    return _affine([p * factor for p in _pattern(a)], s, align)
 
 
 def _mad(instruction: Instruction, s: Sequence[Shape]) -> Shape | None:

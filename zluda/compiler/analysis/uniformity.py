@@ -145,18 +145,15 @@ class Uniformity:
             known = [s for s in shapes if s is not None]
             return combine(instruction, known, self.geometry)[1] if len(known) == len(shapes) else None
         if opcode in ("ld", "ldu"):
-            return self._loaded(instruction, sources[0])
+            return self._loaded(sources[0])
         if opcode in _UNIFORM_RESULTS or (opcode in ("vote", "redux") and instruction.has("sync")):
             return self._agreed(sources)
         if opcode in ("bar", "barrier"):
             return UNIFORM
         return VARYING
 
-    def _loaded(self, instruction: Instruction, address: Operand) -> Shape | None:
+    def _loaded(self, address: Operand) -> Shape | None:
         shape = self.shape(address)
-        space = instruction.slots.get("space", "")
-        if space.startswith("param") and isinstance(address, Address) and isinstance(address.base, Symbol):
-            return shape
         if shape is None:
             return None
         if shape.uniform:

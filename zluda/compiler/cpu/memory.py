@@ -422,7 +422,9 @@ class MemoryOps:
 
 def _parameter_offsets(f: FunctionCodegen) -> dict[str, int]:
     """A kernel's parameters in the packed buffer, which the device aligns to 16 bytes."""
-    return {s.name: s.offset for s in parameter_layout(f.function.parameters)[0]} if f.function.is_entry else {}
+    return (
+        {s.name: s.offset for s in parameter_layout(f.function.parameters)[0]} if f.function.is_entry else {}
+    )
 
 
 def masked_load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape
+from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.cpu.context import Context
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import uniform, varying
