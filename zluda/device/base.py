@@ -30,17 +30,29 @@ class KernelParameter:
 class Kernel(Protocol):
     """A kernel ready to launch."""
 
-    name: str
-    parameters: tuple[KernelParameter, ...]
-    parameter_bytes: int
-    shared_bytes: int  # static
-    max_threads_per_block: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parameters(self) -> tuple[KernelParameter, ...]: ...
+
+    @property
+    def parameter_bytes(self) -> int: ...
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static shared memory of a block."""
+        ...
+
+    @property
+    def max_threads_per_block(self) -> int: ...
 
 
 class Code(Protocol):
     """A module loaded on a device."""
 
-    kernel_names: tuple[str, ...]
+    @property
+    def kernel_names(self) -> tuple[str, ...]: ...
 
     def kernel(self, name: str) -> Kernel:
         """Raises Error where there is none so named, PtxError or UnsupportedError where it is not usable."""

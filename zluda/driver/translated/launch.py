@@ -35,6 +35,13 @@ _VISIBLE = {
 }
 _OTHERS = {7: "PROGRAMMATIC_EVENT", 12: "LAUNCH_COMPLETION_EVENT", 13: "DEVICE_UPDATABLE_KERNEL_NODE"}
 
+# Words in a device's account of a failed kernel → what CUDA calls it.
+_FAILURES = {
+    "misaligned address": "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "assert": "CUDA_ERROR_ASSERT",
+    "function pointer": "CUDA_ERROR_INVALID_PC",
+}
+
 _BLOCK_LIMITS, _GRID_LIMITS, _MAX_THREADS = (2, 3, 4), (5, 6, 7), 1  # CUdevice_attribute
 
 
@@ -111,10 +118,6 @@ def _check_kernel(kernel: Kernel, block: Dim3, parameters: Bytes) -> None:
 
 def _failure(error: LaunchError) -> CudaError:
     """The result by which CUDA reports a kernel that failed while it ran."""
-    if "misaligned" in error.message:
-        result = "CUDA_ERROR_MISALIGNED_ADDRESS"
-    elif error.address is not None:
-        result = "CUDA_ERROR_ILLEGAL_ADDRESS"
-    else:
-        result = "CUDA_ERROR_LAUNCH_FAILED"
+    usual = "CUDA_ERROR_LAUNCH_FAILED" if error.address is None else "CUDA_ERROR_ILLEGAL_ADDRESS"
+    result = next((result for words, result in _FAILURES.items() if words in error.message), usual)
     return CudaError(result, detail=str(error), launch=error)
