@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.liveness import Liveness
-from zluda.compiler.analysis.operands import definitions, split
+from zluda.compiler.analysis.operands import CARRY, definitions, split
 from zluda.compiler.analysis.order import Order
 from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
-from zluda.compiler.lower.lanewise import LANEWISE
+from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
 from zluda.compiler.target import VARYING, Geometry, Shape
 from zluda.ptx.module import Address, Immediate, Instruction, Negated, Operand, Register, Symbol, Vector
 
@@ -141,7 +141,8 @@ class Uniformity:
         opcode = instruction.opcode
         sources = split(instruction)[1]
         if opcode in LANEWISE or opcode in _COMPUTED:
-            shapes = [self.shape(o) for o in sources]
+            carry = (CARRY,) if reads_carry(instruction) else ()
+            shapes = [self.shape(o) for o in (*sources, *carry)]
             known = [s for s in shapes if s is not None]
             return combine(instruction, known, self.geometry)[1] if len(known) == len(shapes) else None
         if opcode in ("ld", "ldu"):
