@@ -120,7 +120,7 @@ class CompiledKernel:
 class TargetOps(Protocol):
     """The instructions whose form depends on the machine. ``f`` is the function being generated.
 
-    Addresses are Lanes of ``i32`` or ``i64`` in the given state space; ``f.mask`` says which lanes are active.
+    Addresses are Lanes of ``i32`` or ``i64`` in the given state space; ``f.mask`` says which lanes execute.
     """
 
     geometry: Geometry
@@ -235,7 +235,16 @@ class TargetOps(Protocol):
         ...
 
     def call(
-        self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
+        self,
+        f: FunctionCodegen,
+        name: str,
+        results: list[CallValue],
+        arguments: list[CallValue],
+        *,
+        cut: bool = True,
     ) -> None:
-        """Call a function of the unit for the active lanes."""
+        """Call a function of the unit for the active lanes.
+
+        Lanes that leave the kernel in it are dropped from ``f.mask``; ``cut`` leaves the block when none is.
+        """
         ...

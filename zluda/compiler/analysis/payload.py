@@ -1,8 +1,8 @@
 """Where NaN payloads matter.
 
 NVIDIA's f32 and f16 arithmetic gives one canonical NaN; the host's does not. Bits become observable where a
-value is stored, moved into a register that also holds loaded bits, shuffled, or taken as an integer. A register
-that only ever holds arithmetic results ("computed") is kept as a float and made canonical when its bits are
+value is stored, moved into a register that also holds loaded bits, shuffled, or taken as an integer. A
+register that only ever holds arithmetic results ("computed") is kept as a float and made canonical when its bits are
 read; any other is kept as bits, and an arithmetic result is made canonical when written to it. So a chain of
 arithmetic pays once, and loaded NaNs keep their payload.
 """
@@ -15,9 +15,29 @@ from zluda.ptx.module import Immediate, Instruction, Register
 from zluda.ptx.types import ScalarType
 
 ARITHMETIC = frozenset(
-    ["add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "min", "max", "neg", "abs", "cvt"]
+    [
+        "add",
+        "sub",
+        "mul",
+        "fma",
+        "mad",
+        "div",
+        "rcp",
+        "sqrt",
+        "rsqrt",
+        "ex2",
+        "lg2",
+        "sin",
+        "cos",
+        "tanh",
+        "min",
+        "max",
+        "neg",
+        "abs",
+        "cvt",
+    ]
 )
-"""Opcodes whose floating-point results have NVIDIA's canonical NaN and whose operands' payloads do not matter."""
+"""Opcodes whose floating-point results have the canonical NaN and whose operands' payloads do not matter."""
 
 _ELEMENT = {ScalarType.F32: "float", ScalarType.F16: "half"}
 
@@ -30,7 +50,7 @@ def result_element(instruction: Instruction) -> str | None:
 
 
 def _passes_payload_on(instruction: Instruction) -> bool:
-    """Conversions that keep what they can of a NaN (measured on an H200): from f64, from bf16, and none at all."""
+    """Conversions that keep what they can of a NaN (measured on an H200): from f64 and bf16, and no-ops."""
     if instruction.opcode != "cvt":
         return False
     return instruction.types[1] in (ScalarType.F64, ScalarType.BF16) or _changes_nothing(instruction)

@@ -76,7 +76,7 @@ def combine(instruction: Instruction, shapes: Sequence[Shape], geometry: Geometr
 # --- rules ---------------------------------------------------------------------------------------------
 #
 # A rule sees operands that all have patterns. It may give a shape only when applying the instruction to the
-# bases, and the pattern it returns to the lanes, equals applying the instruction to each lane, wrapping included.
+# bases, and the pattern it returns to the lanes, is applying the instruction to each lane, wrapping included.
 
 
 def _affine(pattern: Sequence[int], shapes: Sequence[Shape], align: int) -> Shape:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
 from zluda.compiler.lanes import vector
 from zluda.compiler.lower.lanewise import LANEWISE, as_bits, canonical_nan
@@ -18,9 +19,6 @@ from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-    from zluda.compiler.cpu.memory import MemoryOps as _Memory
-else:
-    _Memory = object
 
 _READ_MODIFY_WRITE = {
     "add": "add",
@@ -38,7 +36,7 @@ _REDUCTIONS = {"add": ("add", 0), "and": ("and", -1), "or": ("or", 0), "xor": ("
 _REDUCED_MIN_MAX = {"umin": -1, "umax": 0}
 
 
-class AtomicOps(_Memory):
+class AtomicOps(MemoryOps):
     """The atomic part of the CPU's TargetOps."""
 
     geometry: Geometry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.masked import MaskedControl
-from zluda.compiler.cpu.memory import lane_stride
+from zluda.compiler.cpu.memory import MemoryOps, lane_stride
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Value
 from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes
@@ -64,7 +64,7 @@ def store_lanes(f: FunctionCodegen, pointer: Value, lanes: Lanes, stride: int) -
         f.b.store(part, f.b.gep(pointer, g * f.geometry.width * stride), align=1)
 
 
-class CallOps:
+class CallOps(MemoryOps):
     """The call part of the CPU's TargetOps."""
 
     geometry: Geometry
@@ -98,7 +98,7 @@ class CallOps:
     def _place(self, f: FunctionCodegen, value: CallValue, variable: Variable) -> Value:
         """Where a result goes or an argument lies."""
         if value.variable:
-            self.symbol(f, value.variable)  # type: ignore[attr-defined]
+            self.symbol(f, value.variable)
             return f.stack_variables[value.variable]
         stride = lane_stride(variable)
         pointer = f.b.alloca("i8", count=WARP * stride)

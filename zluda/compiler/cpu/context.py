@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-from zluda.compiler.ir import Builder, Value
-
 MAX_WARPS = 32  # 1024 threads a block
 BARRIERS = 16  # PTX ISA 9.7.13.1: sixteen barriers a block
 STACK_BYTES = 16 << 20  # address space of one warp's stack; pages are backed when touched
@@ -28,7 +26,7 @@ class Barrier(ctypes.Structure):
 
 
 class Fiber(ctypes.Structure):
-    """A warp that can be suspended: its saved stack pointer, state, barrier waited for, and votes read there."""
+    """A warp that can be suspended: saved stack pointer, state, barrier waited for, votes read there."""
 
     _fields_ = [
         ("stack", ctypes.c_uint64),
@@ -107,21 +105,3 @@ FAULTS = {
 """Why a launch stopped, by :attr:`Job.fault`."""
 
 FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6}
-
-
-def field_pointer(b: Builder, record: Value, structure: type[ctypes.Structure], name: str) -> Value:
-    """The address of a field of a record."""
-    return b.gep(record, getattr(structure, name).offset)
-
-
-def llvm_struct(structure: type[ctypes.Structure]) -> str:
-    """An LLVM struct type with the same layout (the records have no implicit padding)."""
-    return "{ " + ", ".join(_llvm_type(kind) for _, kind, *_ in structure._fields_) + " }"
-
-
-def _llvm_type(kind: type) -> str:
-    if issubclass(kind, ctypes.Structure):
-        return llvm_struct(kind)
-    if issubclass(kind, ctypes.Array):
-        return f"[{kind._length_} x {_llvm_type(kind._type_)}]"
-    return f"i{8 * ctypes.sizeof(kind)}"

@@ -1,4 +1,4 @@
-"""LLVM over a module's text: verify, a short list of passes, machine code (facts in ``docs/architecture.md``).
+"""LLVM over a module's text: verify, a short list of passes, machine code.
 
 Full O2 takes three to eight times as long and gains little on code that is vectorised already.
 """
@@ -10,7 +10,10 @@ from typing import Any
 
 from zluda.errors import Error
 
-FUNCTION_ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" "no-trapping-math"="true" }'
+FUNCTION_ATTRIBUTES = (
+    'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" '
+    '"no-trapping-math"="true" }'
+)
 """Both width attributes together: one without the other aborts the process inside LLVM."""
 
 _PASSES = (

@@ -1,12 +1,13 @@
 """Loads and stores on the CPU: by the shape of the address, one scalar, one vector, or a gather.
 
-A generic address is a host address. The shared and local spaces are windows: ``host - window base``. A kernel's
-parameters and module variables are at host addresses; local variables, a call's parameters and a function's
-parameters lie on the stack, one slot a lane side by side.
+A generic address is a host address. The shared and local spaces are windows: ``host - window base``. A
+kernel's parameters and module variables are at host addresses; local variables, a call's parameters and a
+function's parameters lie on the stack, one slot a lane side by side.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, group_uniform, lowest_bit
@@ -345,7 +346,7 @@ class MemoryOps:
         *,
         volatile: bool,
     ) -> None:
-        """See :class:`~zluda.compiler.target.TargetOps`. Of lanes with one address the last one's value stays."""
+        """See :class:`~zluda.compiler.target.TargetOps`. Of lanes with one address the last one wins."""
         size = type.bits // 8
         self.check_alignment(f, space, address, offset, size * len(values))
         if address.shape.uniform and all(v.shape.uniform for v in values):
@@ -469,12 +470,12 @@ def _stride(address: Lanes, group: int, geometry: Geometry) -> int | None:
     if address.shape.varying:
         return None
     pattern = group_pattern(address, group, geometry)
-    steps = {y - x for x, y in zip(pattern, pattern[1:], strict=False)}
+    steps = {y - x for x, y in itertools.pairwise(pattern)}
     return steps.pop() if len(steps) == 1 else None
 
 
 def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
-    """A local variable, a call's parameter, or a function's parameter: what has a copy a lane on the stack."""
+    """A local variable, a call's parameter, or a function's parameter: what has a copy a lane."""
     variable = f.function.variables.get(name)
     if variable is not None and variable.space in ("local", "param"):
         return variable

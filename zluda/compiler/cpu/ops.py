@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from zluda.compiler.cpu.atomics import AtomicOps
 from zluda.compiler.cpu.calls import CallOps
-from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.cpu.special import SpecialRegisters
 from zluda.compiler.cpu.warp import WarpOps
 from zluda.compiler.target import Geometry
 
 
-class CpuOps(SpecialRegisters, MemoryOps, AtomicOps, WarpOps, CallOps):
+class CpuOps(SpecialRegisters, AtomicOps, CallOps, WarpOps):
     """A warp as two groups of 16 lanes: one register of AVX-512 each, two of AVX2."""
 
     geometry = Geometry(groups=2, width=16)

@@ -155,7 +155,7 @@ def _thread_shape(block: tuple[int, int, int], axis: int) -> Shape:
 
 def _thread_index(f: FunctionCodegen, axis: int, shape: Shape) -> Lanes:
     """``%tid``: the base of the warp's threads along an axis, or a division of the thread number by lane."""
-    b, (x, y, _) = f.b, f.unit.block
+    b = f.b
     warp = warp_number()
     if shape.varying:
         thread = [

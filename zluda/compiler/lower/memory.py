@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.ir import constant
+from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow
 from zluda.compiler.lower.table import base_space, lowers
 from zluda.compiler.target import VARYING, Lanes
@@ -76,7 +77,7 @@ def _join(f: FunctionCodegen, halves: list[Lanes]) -> Lanes:
     )
 
 
-def map_lanes(f: FunctionCodegen, operands: list[Lanes], compute):  # type: ignore[no-untyped-def]
+def map_lanes(f: FunctionCodegen, operands: list[Lanes], compute: Callable[[list[Value]], Value]) -> Lanes:
     """Apply ``compute`` (a list of Values to a Value) part by part."""
     if all(o.shape.uniform for o in operands):
         return Lanes(operands[0].shape, (compute([o.parts[0] for o in operands]),))
@@ -161,7 +162,7 @@ def _pack(f: FunctionCodegen, source: Vector, bits: int) -> Lanes:
     step = bits // len(source.elements)
     values = [f.read_bits(e, step) for e in source.elements]
 
-    def join(parts):  # type: ignore[no-untyped-def]
+    def join(parts: list[Value]) -> Value:
         found = constant(f"i{bits}", 0)
         for i, part in enumerate(parts):
             found = f.b.or_(f.b.shl(f.b.zext(part, f"i{bits}"), i * step), found)
@@ -173,9 +174,11 @@ def _pack(f: FunctionCodegen, source: Vector, bits: int) -> Lanes:
 def _unpack(f: FunctionCodegen, destination: Vector, value: Lanes) -> None:
     step = value.parts[0].width // len(destination.elements)
     for i, element in enumerate(destination.elements):
-        f.write(
-            element, map_lanes(f, [value], lambda v, i=i: f.b.trunc(f.b.lshr(v[0], i * step), f"i{step}"))
-        )
+        f.write(element, map_lanes(f, [value], lambda v, at=i * step: _slice(f, v[0], at, step)))  # type: ignore[misc]
+
+
+def _slice(f: FunctionCodegen, value: Value, at: int, bits: int) -> Value:
+    return f.b.trunc(f.b.lshr(value, at), f"i{bits}")
 
 
 @lowers("prefetch", "prefetchu", "discard", "applypriority")

@@ -59,8 +59,11 @@ class CpuDevice:
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:
-        """Run a grid. Raises LaunchError for a launch CUDA would refuse or a kernel that faults, UnsupportedError
-        for an instruction without a lowering."""
+        """Run a grid.
+
+        Raises LaunchError for a launch CUDA would refuse or a kernel that faults, UnsupportedError for an
+        instruction without a lowering.
+        """
         if not isinstance(kernel, CpuKernel):
             raise DeviceError("cpu", f"kernel {kernel.name} was not loaded on this device")
         _validate(kernel, grid, block, parameters, shared_bytes)

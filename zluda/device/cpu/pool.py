@@ -41,8 +41,7 @@ _NORESERVE = 0x4000
 
 
 class Pool:
-    """``threads`` workers, the calling thread among them (default: as many as this process may use, two at most
-    in one launch being typical of small machines)."""
+    """``threads`` workers, the calling thread among them; by default as many as this process may use."""
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads if threads is not None else min(len(os.sched_getaffinity(0)), 16)
@@ -53,7 +52,10 @@ class Pool:
         self._sequence = 0
 
     def launch(self, job: dict[str, Any], *, work: int) -> Job:
-        """Run a job to its end. ``job`` gives fields of :class:`Job`; ``work`` estimates instructions of warps."""
+        """Run a job to its end.
+
+        ``job`` gives fields of :class:`Job`; ``work`` estimates the instructions that all warps execute.
+        """
         with self._lock:
             if not self._workers:
                 self._workers.append(Worker(0))
