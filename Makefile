@@ -44,6 +44,10 @@ test-fast: compiler setup  ## the tests that take seconds
 compiler:
 	@command -v cc >/dev/null || { echo "the tests build a stand-in libcuda.so.1 and need a C compiler (cc): install gcc or clang"; exit 2; }
 
+.PHONY: check-mufu
+check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
+	$(BIN)/python tests/numerics/mufu_check.py
+
 lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
