@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
 from zluda.compiler.lanes import vector
-from zluda.compiler.lower.lanewise import LANEWISE, as_bits, canonical_nan
+from zluda.compiler.lower.lanewise import LANEWISE, as_bits, as_float, canonical_nan
 from zluda.compiler.target import VARYING, Geometry, Lanes
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Instruction, Location
@@ -171,7 +171,7 @@ def _one_lane(
         return old
     if private:
         old = b.load(element, pointer, align=align)
-        b.store(_float_result(b, op, type, old, values[0], flush=False), pointer, align=align)
+        b.store(_float_result(b, op, type, old, values[0], cached=False), pointer, align=align)
         return old
     return _swap_loop(b, pointer, values[0], op, type)
 
@@ -184,19 +184,29 @@ def _plain(b: Builder, op: str, type: ScalarType, old: Value, value: Value) -> V
     return b.intrinsic(names[kind], old, value) if kind in names else b.binary(kind, old, value)
 
 
-def _float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, flush: bool) -> Value:
-    """The new bits of a floating-point atomic: ``add.f32`` on global memory flushes subnormals."""
+def _float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, cached: bool) -> Value:
+    """The new bits of a floating-point atomic.
+
+    Measured on an H200: in shared memory (not ``cached``) it is the plain instruction with the memory's
+    value as second operand. The L2 cache's own adder, which serves global memory, flushes subnormals of f32
+    and passes an f64 NaN on as it is, the operand's before the memory's.
+    """
     if op == "exch":
         return value
     if op not in ("add", "min", "max") or (op != "add" and type.bits != 16 and "x2" not in type.spelling):
         raise UnsupportedError(f"atom.{op}.{type.spelling}")
     slots = {"rnd": "rn"} if op == "add" else {}
-    if flush and type is ScalarType.F32:
+    if cached and type is ScalarType.F32:
         slots["ftz"] = "ftz"
     instruction = Instruction(op, slots, (type,), (), None, Location(0, 0), 0, destinations=1)
-    result = LANEWISE[op](b, instruction, [old, value])
+    result = LANEWISE[op](b, instruction, [value, old])
     assert isinstance(result, Value)
-    return canonical_nan(b, result) if result.type in FLOAT_BITS else as_bits(b, result, type.bits)
+    bits = canonical_nan(b, result) if result.type in FLOAT_BITS else as_bits(b, result, type.bits)
+    if cached and type is ScalarType.F64:
+        for operand in (old, value):
+            real = as_float(b, operand, type)
+            bits = b.select(b.fcmp("uno", real, real), as_bits(b, operand, 64), bits)
+    return bits
 
 
 def _swap_loop(b: Builder, pointer: Value, value: Value, op: str, type: ScalarType) -> Value:
@@ -210,7 +220,7 @@ def _swap_loop(b: Builder, pointer: Value, value: Value, op: str, type: ScalarTy
     b.branch(again)
     b.label(again)
     expected = b.load(element, seen, align=align)
-    new = _float_result(b, op, type, expected, value, flush=True)
+    new = _float_result(b, op, type, expected, value, cached=True)
     pair = b.define("pair", 1, f"cmpxchg {pointer.typed}, {expected.typed}, {new.typed} seq_cst seq_cst")
     found = b.define(element, 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 0")
     success = b.define("i1", 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 1")
