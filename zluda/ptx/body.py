@@ -12,15 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from zluda.errors import PtxError
-from zluda.ptx.declarations import (
-    SPACES,
-    Header,
-    Tokens,
-    element_bytes,
-    parameter_list,
-    parse_header,
-    parse_variables,
-)
+from zluda.ptx.declarations import LINKAGES, SPACES, element_bytes, parse_variables
+from zluda.ptx.headers import Header, parameter_list, parse_header
 from zluda.ptx.instructions import OpcodeMismatch, OperandMismatch, find_opcode
 from zluda.ptx.module import (
     Address,
@@ -44,6 +37,7 @@ from zluda.ptx.module import (
 )
 from zluda.ptx.scope import Names, OperandError, Scope, split_operands
 from zluda.ptx.source import Source
+from zluda.ptx.tokens import Tokens
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
 _STATEMENT = re.compile(
@@ -400,7 +394,7 @@ class BodyParser:
             self._registers(match)
         elif word == "pragma":
             self._pragma(match)
-        elif word in SPACES or word in ("extern", "visible", "weak", "common"):
+        elif word in SPACES or word in LINKAGES:
             tokens = Tokens(self.source, match.start(13) - 1, match.end(14))
             for variable in parse_variables(tokens):
                 self._declare(variable)

@@ -6,6 +6,7 @@ found, bodies only matched brace for brace. A body is parsed when its function i
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import gc
 import re
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 
 from zluda.errors import PtxError
 from zluda.ptx.body import BodyParser
-from zluda.ptx.declarations import Tokens, element_bytes, parse_variables
+from zluda.ptx.declarations import element_bytes, parse_variables
 from zluda.ptx.module import Function, Variable
 from zluda.ptx.source import Source
+from zluda.ptx.tokens import Tokens
 
 _CHUNK = re.compile(
     r"""\s*(?:
@@ -37,7 +39,7 @@ _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)\b(?:\s*\.attribute\s*\([^()]*(?:\([^()]*\))?[^()]*\))?"
     r"\s*(?:\([^)]*\))?\s*(?:\.noreturn\s+)?([A-Za-z_$%][\w$]*)"
 )
-_HEADER = re.compile(r"^[ \t]*(?:\.(?:extern|visible|weak|common)\s+)*\.(?:entry|func)\b", re.MULTILINE)
+_BEFORE_HEADER = re.compile(r"[ \t]*(?:\.(?:extern|visible|weak|common)\s+)*")
 _BRACE = re.compile(r'[{}]|"[^"\n]*"')
 _VARIABLE_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*\Z")
 
@@ -185,6 +187,7 @@ class _Skimmer:
     def __init__(self, module: Module, source: Source) -> None:
         self.module, self.source = module, source
         self.position = 0
+        self.headers = _header_starts(source.code)
 
     def skim(self) -> None:
         code = self.source.code
@@ -263,8 +266,8 @@ class _Skimmer:
         name, is_entry = match.group(1), ".entry" in match.group()
         if stop == "{":
             body = self.position + 1
-            following = _HEADER.search(self.source.code, body)
-            limit = following.start() if following else len(self.source.code)
+            following = bisect.bisect_left(self.headers, body)
+            limit = self.headers[following] if following < len(self.headers) else len(self.source.code)
             close = self._closing_brace(body, limit)
             extent = _Extent(start, body, limit if close is None else close)
             self.position = limit if close is None else close + 1
@@ -297,6 +300,22 @@ class _Skimmer:
             if depth == 0:
                 return match.start()
         return None
+
+
+def _header_starts(code: str) -> list[int]:
+    """Where lines begin that can only be function headers: a body without ``}`` ends there at the latest."""
+    starts = []
+    for word in (".entry", ".func"):
+        at = code.find(word)
+        while at >= 0:
+            line = code.rfind("\n", 0, at) + 1
+            if (
+                _BEFORE_HEADER.fullmatch(code, line, at)
+                and not code[at + len(word) : at + len(word) + 1].isalnum()
+            ):
+                starts.append(line)
+            at = code.find(word, at + 1)
+    return sorted(starts)
 
 
 def _braces(code: str, start: int, end: int) -> Iterator[re.Match[str]]:
