@@ -140,7 +140,7 @@ def test_allocations_live_from_their_birth_to_the_call_that_freed_them(trace: Tr
 
 def test_gaps_and_counts(trace: Trace) -> None:
     (gap,) = trace.gaps
-    assert (gap.call, gap.kind, gap.count) == (None, "cuGraphLaunch", 3)
+    assert (gap.call, gap.kind, gap.times) == (None, "cuGraphLaunch", 3)
     counts = trace.counts()
     assert (counts.calls, counts.open_calls, counts.threads, counts.launches) == (3, 1, 2, 1)
     assert (counts.kernels, counts.modules, counts.modules_with_ptx) == (1, 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,6 @@ def render(results: Sequence[ReplayResult]) -> str:
 
 
 def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
-    import zluda
-
     verdict = worst(result.verdict for result in results)
     headline, lead = _headline(results)
     return {
@@ -72,7 +71,7 @@ def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
         "mark": MARKS[verdict.counts_as],
         "results": [_result(result, number) for number, result in enumerate(results)],
         "verdicts": list(Verdict),
-        "version": zluda.__version__,
+        "version": version("zluda"),
     }
 
 

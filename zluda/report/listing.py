@@ -63,7 +63,7 @@ def _gaps(trace: Trace, selection: Selection) -> Iterator[Line]:
     for gap in trace.gaps:
         if not selection or (gap.call is not None and selection.contains(gap.call)):
             place = "" if gap.call is None else f"#{gap.call} "
-            yield printable(f"{place}{gap.kind}: {gap.text} ({gap.count})"), plain(gap)
+            yield printable(f"{place}{gap.kind}: {gap.text} ({gap.times})"), plain(gap)
 
 
 def _life(first: int, last: int | None) -> str:

@@ -1,7 +1,7 @@
 """The trace file: schema, writer, reader, rings and their recovery. The only package that knows the format.
 
 May import ``errors`` and ``config`` only. A recorder writes with :class:`TraceWriter`; everything else
-reads with :func:`open_trace`, which gives a :class:`Trace`. Values pass as the frozen dataclasses of
+reads with :func:`open_trace`, which gives a :class:`Trace`. Values pass as the named tuples of
 ``records``; memory and images pass as bytes. ``docs/trace-format.md`` is the format as prose.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +20,13 @@ _MODULE_COLUMNS = (
 
 
 def calls(trace: Trace, start: int, stop: int | None, limit: int | None) -> pandas.DataFrame:
-    columns = ["call", *(field.name for field in fields(Call) if field.name != "sequence")]
-    rows = (asdict(call) | {"call": call.sequence} for call in islice(trace.iter_calls(start, stop), limit))
-    return _frame(rows, columns, ["parent", "end_ns", "result"])
+    columns = ["call", *Call._fields[1:]]  # its first field is the number
+    return _frame(islice(trace.iter_calls(start, stop), limit), columns, ["parent", "end_ns", "result"])
 
 
 def launches(trace: Trace, start: int, stop: int | None, limit: int | None) -> pandas.DataFrame:
-    columns = [field.name for field in fields(Launch)]
-    rows = (asdict(launch) for launch in islice(trace.iter_launches(start, stop), limit))
-    frame = _frame(rows, columns, ["module", "gpu_time_ns"])
+    rows = islice(trace.iter_launches(start, stop), limit)
+    frame = _frame(rows, list(Launch._fields), ["module", "gpu_time_ns"])
     return frame.assign(fidelity=frame["fidelity"].astype(str))
 
 
@@ -37,9 +34,10 @@ def modules(trace: Trace) -> pandas.DataFrame:
     return _frame(_module_rows(trace), ["module", *_MODULE_COLUMNS], ["unload_call"])
 
 
-def _module_rows(trace: Trace) -> Iterator[dict[str, Any]]:
+def _module_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
     for module in trace.module_list:
-        values = (
+        yield (
+            module.id,
             module.kind.value,
             module.origin,
             module.handle,
@@ -50,10 +48,9 @@ def _module_rows(trace: Trace) -> Iterator[dict[str, Any]]:
             module.ptx_image is not None,
             [function.name for function in trace.functions if function.module == module.id],
         )
-        yield {"module": module.id, **dict(zip(_MODULE_COLUMNS, values, strict=True))}
 
 
-def _frame(rows: Iterable[dict[str, Any]], columns: list[str], optional: list[str]) -> pandas.DataFrame:
+def _frame(rows: Iterable[tuple[Any, ...]], columns: list[str], optional: list[str]) -> pandas.DataFrame:
     """A frame indexed by its first column; ``optional`` columns are integers that may be missing (Int64)."""
-    frame = pandas.DataFrame(list(rows), columns=columns)
+    frame = pandas.DataFrame.from_records(list(rows), columns=columns)
     return frame.astype(dict.fromkeys(optional, "Int64")).set_index(columns[0])

@@ -17,13 +17,12 @@ def overview(trace: Trace) -> dict[str, Any]:
     counts = trace.counts()
     gaps: dict[tuple[str, str], int] = {}
     for gap in trace.gaps:
-        gaps[gap.kind, gap.text] = gaps.get((gap.kind, gap.text), 0) + gap.count
+        gaps[gap.kind, gap.text] = gaps.get((gap.kind, gap.text), 0) + gap.times
     return {
         "trace": str(trace.path),
         "file_bytes": trace.path.stat().st_size,
         "meta": trace.meta,
-        "counts": {name: getattr(counts, name) for name in counts.__dataclass_fields__}
-        | {"allocated_bytes": peak_bytes(trace.allocations)},
+        "counts": counts._asdict() | {"allocated_bytes": peak_bytes(trace.allocations)},
         "kernels": [
             {"kernel": name, "module": module, "launches": launches, "gpu_time_ns": time_ns}
             for name, module, launches, time_ns in trace.kernels()

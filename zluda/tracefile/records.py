@@ -1,4 +1,4 @@
-"""What a trace holds, as Python values: one frozen dataclass a table.
+"""What a trace holds, as Python values: one named tuple a table, since they are made by the million.
 
 Numbers of calls are 0-based sequence numbers in the order in which the calls were entered, over all threads.
 Addresses, sizes and handles are plain unsigned integers; times are nanoseconds of the recording host's
@@ -7,8 +7,8 @@ monotonic clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 Dim3 = tuple[int, int, int]
 
@@ -81,8 +81,7 @@ class ModuleKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a driver function. ``pointee_size``: bytes of the fixed-size thing it points to, 0
     if none.
     """
@@ -93,8 +92,7 @@ class Parameter:
     pointee_size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """A driver function as it was recorded, interned: ``id`` is what a `call` row refers to."""
 
     id: int
@@ -102,8 +100,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One driver call, decoded.
 
     ``arguments`` maps every parameter to its raw 64-bit word. ``pointees`` maps a parameter that points to
@@ -122,11 +119,10 @@ class Call:
     start_ns: int
     end_ns: int | None
     result: int | None
-    pointees_before: dict[str, int | bytes] = field(default_factory=dict)
+    pointees_before: dict[str, int | bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """Data of variable size that a call's parameter pointed to: a string, an array, a host buffer, a struct.
 
     ``offset`` is 0 unless the start of the data was not captured; pieces that adjoin are joined on reading.
@@ -139,8 +135,7 @@ class Payload:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """One image of a module. ``origin`` says where it came from: ``as loaded``, ``fatbin entry 2 (zstd)``,
     a file.
     """
@@ -152,8 +147,7 @@ class Image:
     blob: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModule:
+class LoadedModule(NamedTuple):
     """A module or library from its load to its unload; ``images[0]`` is what the application handed over."""
 
     id: int
@@ -169,8 +163,7 @@ class LoadedModule:
         return next((image for image in self.images if image.kind is ModuleKind.PTX), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A kernel handle from the call that first gave it. ``layout``: (offset, size) of each parameter, if
     known.
     """
@@ -183,8 +176,7 @@ class Function:
     layout: tuple[tuple[int, int], ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What launches have in common: the kernel, its configuration and attributes as recorded, and what the
     GPU ran.
     """
@@ -198,8 +190,7 @@ class Shape:
     fidelity: Fidelity
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel launch. ``parameters`` is the packed parameter buffer, ``attributes`` the launch
     attributes as recorded. ``captured``: the memory that the launch can reach was looked at after it, so
     that `pages` of this call are all that it changed there.
@@ -223,8 +214,7 @@ class Launch:
     captured: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """A range of device memory from ``born`` (the call that made it) to ``died`` (the call that freed it)."""
 
     id: int
@@ -244,8 +234,7 @@ class Allocation:
         return self.born <= call and (self.died is None or self.died > call)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """The contents of ``[offset, offset + length)`` of an allocation after ``call``, where the call changed
     them.
     """
@@ -257,8 +246,7 @@ class Page:
     blob: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """Something that was not captured: ``kind`` is its class (one word or a function's name), ``text`` says
     why.
     """
@@ -266,11 +254,10 @@ class Gap:
     call: int | None
     kind: str
     text: str
-    count: int
+    times: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Rows a trace holds; ``page_bytes`` are bytes of memory before compression."""
 
     calls: int

@@ -7,9 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from urllib.parse import quote
 
 from zluda.errors import TraceError
 
@@ -167,7 +165,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def schema_sql() -> str:
-    return resources.files("zluda.tracefile").joinpath("schema.sql").read_text("utf-8")
+    return Path(__file__).with_name("schema.sql").read_text("utf-8")
 
 
 @cache
@@ -187,7 +185,7 @@ def _normal(sql: str) -> str:
 
 
 def _uri(path: Path) -> str:
-    return f"file:{quote(str(path.absolute()))}"
+    return path.absolute().as_uri()
 
 
 def _distrust(connection: sqlite3.Connection) -> None:

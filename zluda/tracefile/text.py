@@ -147,8 +147,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    names = getattr(value, "__dataclass_fields__", None)
-    if names is not None:
-        return {name: plain(getattr(value, name)) for name in names}
+        names = getattr(value, "_fields", None)  # of a record
+        items = [plain(item) for item in value]
+        return items if names is None else dict(zip(names, items, strict=True))
     return value
