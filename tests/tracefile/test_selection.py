@@ -54,6 +54,11 @@ def test_files_hold_a_selection_a_line(tmp_path: Path) -> None:
     assert Selection.parse(f"@{tmp_path / 'some'}").contains(99, "axb")
 
 
+def test_a_files_name_may_hold_anything(tmp_path: Path) -> None:
+    (tmp_path / "kernel:a, b").write_text("4")
+    assert chosen(f"9, @{tmp_path / 'kernel:a, b'}") == [4, 9]
+
+
 def test_bounds() -> None:
     assert Selection.parse("5-9,30").bounds == (5, 31)
     assert Selection.parse("5,kernel:x").bounds == (0, None)

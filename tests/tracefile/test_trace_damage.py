@@ -194,6 +194,12 @@ def test_random_bytes_behind_a_right_header_are_refused(path: Path, noise: bytes
         read_all(target)
 
 
+def test_a_trace_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    for target in (tmp_path, tmp_path / "missing" / "t.bin"):
+        with pytest.raises(zluda.TraceError, match=str(target)):
+            TraceWriter.create(target)
+
+
 def test_application_id_spells_the_name() -> None:
     assert APPLICATION_ID.to_bytes(4, "big") == b"zLUD"
 

@@ -68,10 +68,14 @@ def _words(texts: Iterable[str], files: tuple[Path, ...]) -> Iterator[str]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas; a ``kernel:`` selection takes the rest, since a regex may hold commas."""
-    head, kernel, pattern = text.partition("kernel:")
-    words = [word.strip() for word in head.split(",") if word.strip()]
-    return words + ([kernel + pattern] if kernel else [])
+    """At commas; a ``kernel:`` or ``@`` selection takes the rest, since a regex and a name may hold commas."""
+    words: list[str] = []
+    while text := text.strip(", "):
+        if text.startswith(("kernel:", "@")):
+            return [*words, text]
+        word, _, text = text.partition(",")
+        words.append(word.strip())
+    return words
 
 
 def _file_words(path: Path, files: tuple[Path, ...]) -> Iterator[str]:
