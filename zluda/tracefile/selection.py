@@ -68,7 +68,7 @@ def _words(texts: Iterable[str], files: tuple[Path, ...]) -> Iterator[str]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas; a ``kernel:`` or ``@`` selection takes the rest, since a regex and a name may hold commas."""
+    """At commas; a ``kernel:`` or ``@`` selection takes the rest: a regex or a name may hold commas."""
     words: list[str] = []
     while text := text.strip(", "):
         if text.startswith(("kernel:", "@")):
