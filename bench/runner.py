@@ -82,7 +82,7 @@ def measure(runner: Runner) -> list[str]:
 
 
 def pipe_round_trip() -> float:
-    """Median microseconds of a byte through a pipe to another Python process and back: what to compare with."""
+    """Median microseconds of a byte through a pipe to another Python process and back, to compare with."""
     echo = "import os\nwhile b := os.read(0, 1): os.write(1, b)"
     with subprocess.Popen(
         [sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

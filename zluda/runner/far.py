@@ -30,8 +30,8 @@ class Arguments:
 
     channel: int
     memory: int
-    near_doorbell: int
-    far_doorbell: int
+    bell: int
+    near_bell: int
     parent: int
     attempt: int
 
@@ -40,7 +40,7 @@ class Arguments:
         return cls(*(int(word) for word in words))
 
     def words(self) -> list[str]:
-        names = (self.channel, self.memory, self.near_doorbell, self.far_doorbell, self.parent, self.attempt)
+        names = (self.channel, self.memory, self.bell, self.near_bell, self.parent, self.attempt)
         return [str(number) for number in names]
 
 
@@ -105,8 +105,8 @@ def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
     from zluda.runner.messages import COMMANDS, encode_error
 
     while True:
-        if not channel.spin():
-            os.eventfd_read(arguments.far_doorbell)
+        if not os.read(arguments.bell, 1):
+            return
         received = channel.receive()
         if received is None:
             continue
@@ -125,4 +125,4 @@ def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
 
 def _reply(channel: Channel, arguments: Arguments, sequence: int, reply: tuple[bool, Any]) -> None:
     channel.send(sequence, reply)
-    os.eventfd_write(arguments.near_doorbell, 1)
+    os.write(arguments.near_bell, b"\0")

@@ -108,23 +108,24 @@ def start(
         channel_fd = channels.create(json.dumps(setup).encode())
         undo.callback(os.close, channel_fd)
         memory = _descriptor(undo, os.memfd_create("zluda-device", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-        near_doorbell = _descriptor(undo, os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        far_doorbell = _descriptor(undo, os.eventfd(0, os.EFD_CLOEXEC))
+        far_reads, far_bell = _pipe(undo)
+        bell, far_writes = _pipe(undo)
         output = _descriptor(undo, _output_file())
         channel = Channel(channel_fd, near=True)
         undo.callback(channel.close)
-        descriptors = (channel_fd, memory, near_doorbell, far_doorbell)
+        descriptors = (channel_fd, memory, far_reads, far_writes)
         words = [str(number) for number in (*descriptors, os.getpid(), 0)]
         link = Link(
             spawn(words, descriptors=descriptors, output=output),
             channel,
-            near_doorbell=near_doorbell,
-            far_doorbell=far_doorbell,
+            bell=bell,
+            far_bell=far_bell,
             output=output,
             time_limit=_START_SECONDS,
         )
         undo.pop_all()  # from here on the link and the memory own them
-        os.close(channel_fd)
+        for fd in (channel_fd, far_reads, far_writes):  # the runner has its own
+            os.close(fd)
     try:
         ready = link.reply(0)
         link.time_limit = limit
@@ -162,6 +163,11 @@ def _positive(name: str, value: Any, default: Any) -> Any:
 def _descriptor(undo: ExitStack, fd: int) -> int:
     undo.callback(os.close, fd)
     return fd
+
+
+def _pipe(undo: ExitStack) -> tuple[int, int]:
+    reads, writes = os.pipe()
+    return _descriptor(undo, reads), _descriptor(undo, writes)
 
 
 def _output_file() -> int:

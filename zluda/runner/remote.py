@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -29,16 +30,16 @@ class Link:
         process: subprocess.Popen[bytes],
         channel: Channel,
         *,
-        near_doorbell: int,
-        far_doorbell: int,
+        bell: int,
+        far_bell: int,
         output: int,
         time_limit: float,
     ) -> None:
         self.process, self._channel, self.time_limit = process, channel, time_limit
-        self._near_doorbell, self._far_doorbell, self._output = near_doorbell, far_doorbell, output
+        self._bell, self._far_bell, self._output = bell, far_bell, output
         self._pidfd = os.pidfd_open(process.pid)
         self._poll = select.poll()
-        self._poll.register(near_doorbell, select.POLLIN)
+        self._poll.register(bell, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
         self._lock = threading.Lock()
         self._sequence = 0
@@ -51,15 +52,15 @@ class Link:
             self._check_alive(command)
             self._sequence += 1
             self._channel.send(self._sequence, (INDEX[command], positional, named))
-            os.eventfd_write(self._far_doorbell, 1)
+            with suppress(BrokenPipeError):  # it has ended: waiting for the reply tells how
+                os.write(self._far_bell, b"\0")
             return self.reply(self._sequence, command, kernel)
 
     def reply(self, sequence: int, command: str = "", kernel: str = "") -> Any:
         """Wait for the reply to command ``sequence``."""
         deadline = time.monotonic() + self.time_limit
         while True:
-            if not self._channel.spin():
-                self._wait(deadline, command, kernel)
+            self._wait(deadline, command, kernel)
             try:
                 received = self._channel.receive()
                 if received is not None:
@@ -74,11 +75,11 @@ class Link:
         if left <= 0:
             self.kill()
             self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=self.time_limit))
-        ready = {fd for fd, _ in self._poll.poll(min(left, 3600) * 1000)}
-        if self._near_doorbell in ready:
-            os.eventfd_read(self._near_doorbell)
-        elif self._pidfd in ready:
-            status = self.process.wait()
+        ready = dict(self._poll.poll(min(left, 3600) * 1000))
+        if ready.get(self._bell, 0) & select.POLLIN:
+            os.read(self._bell, 1)
+        elif ready:
+            status = self._ended()
             self._die(
                 RunnerDied(
                     "crash",
@@ -89,6 +90,14 @@ class Link:
                     detail=self._last_words(),
                 )
             )
+
+    def _ended(self) -> int:
+        """The status of a process that ends; of one that only closed its doorbell, once it is killed."""
+        try:
+            return self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.process.wait()
 
     @staticmethod
     def _value(received: tuple[int, Any], sequence: int) -> Any:
@@ -129,7 +138,7 @@ class Link:
             self._closed = True
             self.kill()
             self._channel.close()
-            for fd in (self._pidfd, self._near_doorbell, self._far_doorbell, self._output):
+            for fd in (self._pidfd, self._bell, self._far_bell, self._output):
                 os.close(fd)
 
 
