@@ -17,6 +17,9 @@ from zluda.device.results import CudaError
 from zluda.errors import DeviceError
 
 GRANULE = 2 << 20
+STEPS = (GRANULE, 32 << 20)
+"""Alignments of a reservation to try, smallest first: driver 580 moves a wanted address up to the next multiple
+of 32 MiB, so that only a reservation that begins at one stays where it was asked for."""
 _PINNED, _DEVICE, _READ_WRITE = 1, 1, 3  # CUmemAllocationType, CUmemLocationType, CUmemAccess_flags
 _PROPERTIES = struct.Struct("<iiiiQQ")  # CUmemAllocationProp: type, handle types, location, win32, flags
 _ACCESS = struct.Struct("<iii")  # CUmemAccessDesc: location, flags
@@ -24,11 +27,12 @@ _ACCESS = struct.Struct("<iii")  # CUmemAccessDesc: location, flags
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A reserved range; ``memory`` is the handle of what backs it."""
+    """A usable range; ``memory`` is the handle of what backs it, ``reserved`` the (address, size) around it."""
 
     start: int
     size: int
     memory: int
+    reserved: tuple[int, int]
 
 
 class Arena:
@@ -81,19 +85,13 @@ class Arena:
         for r in self._ranges:
             self._library.call("cuMemUnmap", r.start, r.size)
             self._library.call("cuMemRelease", r.memory)
-            self._library.call("cuMemAddressFree", r.start, r.size)
+            self._library.call("cuMemAddressFree", *r.reserved)
         self._ranges.clear()
         self._starts.clear()
         self._sizes.clear()
 
     def _reserve(self, start: int, size: int) -> Range:
-        got = self._library.get("cuMemAddressReserve", ctypes.c_uint64, size, 0, start, 0)
-        if got != start:
-            self._library.call("cuMemAddressFree", got, size)
-            name = f"cuda:{self._device}"
-            raise DeviceError(
-                name, f"the driver does not give {size} bytes at {start:#x} (it offers {got:#x})"
-            )
+        reserved = self._address_range(start, size)
         memory = 0
         try:
             memory = self._back(start, size)
@@ -105,9 +103,25 @@ class Arena:
             if memory:
                 self._library.call("cuMemUnmap", start, size)
                 self._library.call("cuMemRelease", memory)
-            self._library.call("cuMemAddressFree", start, size)
+            self._library.call("cuMemAddressFree", *reserved)
             raise
-        return Range(start, size, memory)
+        return Range(start, size, memory, reserved)
+
+    def _address_range(self, start: int, size: int) -> tuple[int, int]:
+        """Reserve addresses that hold [start, start + size); DeviceError where the driver gives others."""
+        offers = []
+        for step in STEPS:
+            low = start // step * step
+            length = -(-(start + size - low) // step) * step
+            got = self._library.get("cuMemAddressReserve", ctypes.c_uint64, length, 0, low, 0)
+            if got == low:
+                return low, length
+            self._library.call("cuMemAddressFree", got, length)
+            offers.append(f"{got:#x}")
+        raise DeviceError(
+            f"cuda:{self._device}",
+            f"the driver does not give {size} bytes at {start:#x} (it offers {', '.join(offers)})",
+        )
 
     def _back(self, start: int, size: int) -> int:
         packed = _PROPERTIES.pack(_PINNED, 0, _DEVICE, self._device, 0, 0)
