@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from zluda.errors import PtxError
+from zluda.ptx.calls import CallError, parse_call
 from zluda.ptx.declarations import LINKAGES, SPACES, element_bytes, parse_variables
 from zluda.ptx.headers import Header, parameter_list, parse_header
 from zluda.ptx.instructions import OpcodeMismatch, OperandMismatch, find_opcode
@@ -26,7 +27,6 @@ from zluda.ptx.module import (
     Label,
     LabelStatement,
     Location,
-    Negated,
     Operand,
     Pragma,
     Register,
@@ -235,7 +235,8 @@ class BodyParser:
             ) from None
         guard = None if predicate is None else self._guard(predicate, negation == "!", match)
         if opcode.name == "call":
-            self._call(opcode.forms[0].slots, tail, match, guard, location)
+            self.body.append(self._call(match, opcode.forms[0].slots, guard, location))
+            self.ordinal += 1
             return
         operands = self._operands(tail, match)
         try:
@@ -318,59 +319,19 @@ class BodyParser:
         offset = self.source.skip_blank(offset)
         return self.source.error(offset, f"operand does not suit {dotted}", text, error.expected)
 
-    # --- call (PTX ISA 9.7.12.4)
-
     def _call(
-        self, slots: dict[str, str], tail: str, match: re.Match[str], guard: Guard | None, location: Location
-    ) -> None:
-        pieces = [p.strip() for p in self._call_pieces(tail, match)]
-        returns = self._call_list(pieces.pop(0), match) if pieces[0].startswith("(") else Vector(())
-        if not pieces or not pieces[0]:
-            raise self.source.error(match.start(3), "call without a function", tail.strip(), "a function")
-        name = pieces.pop(0)
-        callee = self._one_operand(name, match.start(4) + match.group(4).find(name))
-        if not isinstance(callee, Symbol | Register):
-            raise self.source.error(match.start(4), "cannot be called", name, "a function or a register")
-        arguments = (
-            self._call_list(pieces.pop(0), match) if pieces and pieces[0].startswith("(") else Vector(())
-        )
-        operands: tuple[Operand, ...] = (returns, callee, arguments)
-        if pieces:
-            prototype = self._one_operand(pieces[0], match.start(4) + match.group(4).rfind(pieces[0]))
-            if len(pieces) > 1 or not isinstance(prototype, Label | Symbol):
-                raise self.source.error(
-                    match.start(4), "malformed call", tail.strip(), "(ret), name, (args), label"
-                )
-            operands = (*operands, prototype)
-        if isinstance(callee, Symbol):
-            self.callees[callee.name] = None
-        self.body.append(Instruction("call", slots, (), operands, guard, location, self.ordinal))
-        self.ordinal += 1
-
-    def _call_pieces(self, tail: str, match: re.Match[str]) -> list[str]:
+        self, match: re.Match[str], slots: dict[str, str], guard: Guard | None, location: Location
+    ) -> Instruction:
+        offset = match.start(4)
         try:
-            return split_operands(tail)
+            operands = parse_call(match.group(4), offset, self._one_operand)
+        except CallError as error:
+            raise self.source.error(error.offset, error.message, error.text, error.expected) from None
         except OperandError as error:
-            raise self._operand_error(error, match.start(4), match.end(4)) from None
-
-    def _call_list(self, text: str, match: re.Match[str]) -> Vector:
-        if not text.endswith(")"):
-            raise self.source.error(match.start(4), "unbalanced bracket", text, "')' at its end")
-        inner = text[1:-1].strip()
-        if not inner:
-            return Vector(())
-        offset = match.start(4) + match.group(4).find(text)
-        try:
-            pieces = split_operands(inner)
-        except OperandError as error:
-            raise self._operand_error(error, match.start(4), match.end(4)) from None
-        operands = tuple(self._one_operand(p.strip(), offset + text.find(p)) for p in pieces)
-        for piece, operand in zip(pieces, operands, strict=True):
-            if isinstance(operand, Address | Label | Negated):
-                raise self.source.error(
-                    offset, "cannot be passed to a call", piece, "a parameter or register"
-                )
-        return Vector(operands)
+            raise self._operand_error(error, offset, match.end(4)) from None
+        if isinstance(operands[1], Symbol):
+            self.callees[operands[1].name] = None
+        return Instruction("call", slots, (), operands, guard, location, self.ordinal)
 
     # --- directives
 

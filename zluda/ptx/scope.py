@@ -91,9 +91,12 @@ class Names:
         return candidate
 
     def register(self, name: str, kind: ScalarType) -> Register:
-        register = Register(self.unique(name), kind)
-        self.registers[register.name] = kind
-        return register
+        if name in self.used:
+            name = self.unique(name)
+        else:
+            self.used.add(name)
+        self.registers[name] = kind
+        return Register(name, kind)
 
 
 class Scope:
@@ -194,8 +197,9 @@ class Scope:
         prefix = name.rstrip(_DIGITS)
         scope: Scope | None = None if self.names.odd_ranges else self
         while scope is not None:
-            if name in scope.declared:
-                return scope.declared[name]
+            found = scope.declared.get(name)
+            if found is not None:
+                return found
             entry = scope.ranges.get(prefix)
             if entry is not None:
                 return scope._indexed_register(name, name[len(prefix) :], entry)
@@ -206,7 +210,8 @@ class Scope:
         count, kind, vector = entry
         if not index or (index[0] == "0" and len(index) > 1) or len(index) > 9 or int(index) >= count:
             return None
-        made = self.declared[name] = self._make(name, kind, vector)
+        made = self.names.register(name, kind) if vector == 1 else self._make(name, kind, vector)
+        self.declared[name] = made
         return made
 
     def _parse(self, text: str) -> Operand:
