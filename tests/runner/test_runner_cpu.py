@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
+import lz4.block
 import numpy as np
 import pytest
+import zstandard
 from kernels import MODULE, parameters
 
 import zluda
@@ -91,6 +94,34 @@ def test_a_trap_is_the_kernels_own_failure(runner: Runner) -> None:
         runner.driver.cuMemAlloc(4)
     assert runner.driver.recover()
     runner.driver.cuMemAlloc(4)
+
+
+@pytest.mark.parametrize("flag", [0, 0x8000, 0x2000], ids=["plain", "zstd", "lz4"])
+def test_a_fatbin_is_unpacked_though_confined(runner: Runner, flag: int) -> None:
+    ready(runner)
+    module = runner.driver.cuModuleLoadData(fatbin(MODULE.encode() + b"\0", flag))
+    runner.driver.cuModuleGetFunction(module, "add")
+
+
+def fatbin(text: bytes, flag: int) -> bytes:
+    """A fatbin of one PTX entry for sm_80 (layout: ``zluda/ptx/containers.py``)."""
+    compressors = {
+        0: lambda b: b,
+        0x8000: zstandard.compress,
+        0x2000: lambda b: lz4.block.compress(b, store_size=False),
+    }
+    packed = compressors[flag](text)
+    stored = packed + bytes(-len(packed) % 8)
+    compressed, size = (len(packed), len(text)) if flag else (0, 0)
+    entry = struct.pack(
+        "<HHIQIIHHIIIQQQ", 1, 0x0101, 64, len(stored), compressed, 0, 0, 8, 80, 0, 0, 0x11 | flag, 0, size
+    )
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry) + len(stored)) + entry + stored
+
+
+def test_numpy_is_not_loaded_where_kernels_run(runner: Runner) -> None:
+    maps = Path(f"/proc/{runner.pid}/maps").read_text()
+    assert "llvmlite" in maps and "numpy" not in maps and "pandas" not in maps
 
 
 class TestIsolatedDevice:

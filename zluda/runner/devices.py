@@ -14,8 +14,9 @@ from zluda.device.cpu import CpuDevice, Memory
 from zluda.driver import Driver
 from zluda.driver.translated import TranslatedDriver
 
-# What may be imported or opened late by the way of a kernel through the compiler.
-_PACKAGES = ("zluda.ptx", "zluda.compiler", "zluda.numerics", "zluda.device.cpu", "zluda.driver.translated")
+# What is imported late on a kernel's way from an image to machine code.
+_PACKAGES = ("zluda.ptx", "zluda.compiler", "zluda.device.cpu", "zluda.driver.translated")
+_LATE = ("zstandard", "lz4.block")  # compressed fatbins
 
 _WARM_UP = b"""
 .version 8.0
@@ -44,6 +45,8 @@ def cpu_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
     for package in _PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
             importlib.import_module(module.name)
+    for name in _LATE:
+        importlib.import_module(name)
     _warm_up(TranslatedDriver(CpuDevice(memory)))
     return TranslatedDriver(CpuDevice(memory))
 
