@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import zluda
 from zluda.tracefile import Direction, ModuleKind, Parameter, Trace, TraceWriter, open_trace
-from zluda.tracefile.schema import APPLICATION_ID, USER_VERSION
+from zluda.tracefile.schema import APPLICATION_ID, USER_VERSION, check_sqlite
 
 
 @pytest.fixture
@@ -198,6 +198,11 @@ def test_a_trace_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     for target in (tmp_path, tmp_path / "missing" / "t.bin"):
         with pytest.raises(zluda.TraceError, match=str(target)):
             TraceWriter.create(target)
+
+
+def test_an_sqlite_that_is_too_old_is_named() -> None:
+    with pytest.raises(zluda.TraceError, match=r"need SQLite 3\.37 or later; this Python has 3\.34\.1"):
+        check_sqlite((3, 34, 1))
 
 
 def test_application_id_spells_the_name() -> None:

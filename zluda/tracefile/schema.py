@@ -15,6 +15,8 @@ APPLICATION_ID = 0x7A4C5544  # "zLUD"
 USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
+_OLDEST_SQLITE = (3, 37)  # STRICT tables
+
 # SQLite file format, section 1.3: the header's fields that are checked.
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -27,6 +29,7 @@ _QUICK_CHECK_BYTES = 16 << 20
 
 def create(path: Path) -> sqlite3.Connection:
     """A new, empty trace at ``path``, open for writing in WAL mode. A file that is there is replaced."""
+    check_sqlite()
     with sqlite_errors(path):
         for name in (path, *sidecars(path)):
             name.unlink(missing_ok=True)
@@ -72,6 +75,15 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Raises :class:`TraceError` where this Python's SQLite is too old for STRICT tables."""
+    if version < _OLDEST_SQLITE:
+        have, need = (".".join(map(str, number)) for number in (version, _OLDEST_SQLITE))
+        raise TraceError(
+            f"traces need SQLite {need} or later; this Python has {have}: use a newer Python build"
+        )
+
+
 def fold(connection: sqlite3.Connection) -> None:
     """Move what is in the WAL into the file and leave WAL mode: one closed file."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -102,6 +114,7 @@ def check_header(path: Path) -> None:
     """Is this a whole trace of a version that this reader knows? Raises :class:`TraceError` saying what it
     is.
     """
+    check_sqlite()
     file = str(path)
     try:
         with path.open("rb") as stream:
