@@ -73,6 +73,10 @@ class HandleMap:
             if isinstance(value, int) and value:
                 self._unplayed[value] = call.function
 
+    def known(self, kind: str, recorded: int) -> bool:
+        """Whether any recorded call, replayed or not, gave out this handle."""
+        return (kind, recorded) in self._live or recorded in self._unplayed
+
     def get(self, kind: str, recorded: int) -> int | Unavailable | None:
         """As :meth:`live`, without raising."""
         return self._live.get((kind, recorded))

@@ -62,9 +62,13 @@ class Playback:
     def make_current(self, thread: int) -> None:
         """Issue the next call as the recorded thread would.
 
-        A thread whose context is not on record has the primary one.
+        A thread whose context is not on record has the primary one. So has a thread that made a handle
+        current which no call gave out: the CUDA runtime learns the primary context's handle from a private
+        table and makes it current before it retains it.
         """
         stack = self._stacks[thread]
+        if stack and not self.handles.known("context", stack[-1]):
+            self.handles.bind("context", stack[-1], self._fallback)
         live = self.handles.live("context", stack[-1]) if stack else self._fallback
         if live != self._current:
             self.driver.cuCtxSetCurrent(live)
