@@ -20,13 +20,16 @@ from typing import Any
 from zluda.tracefile import ring
 from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
 from zluda.tracefile.records import Direction, Parameter
-from zluda.tracefile.ring import Record, Ring
+from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
+from zluda.tracefile.ring import Batch, Record, Ring
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
-FOREVER = 1 << 63
+FOREVER = (1 << 63) - 1
+PASS_SLOTS = 1 << 16
+"""The most slots one pass takes from a ring: 8 MiB, some 20,000 launches."""
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
@@ -78,6 +81,8 @@ class Drain:
         self._tails = tails or {}
         self._rings: dict[Path, Ring] = {}
         self._signatures: list[_Signature | None] = [None] * len(self.functions)
+        self._signature_ids: dict[int, int] = {}  # index of a function → its signature
+        self._fast = FastLaunches(self.functions)
         self.open: dict[int, _Open] = {}
         self._rows: list[CallRow] = []
         self._finished: list[FinishRow] = []
@@ -89,19 +94,22 @@ class Drain:
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
         for found in ring.open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
-        heads = [(one, one.head) for one in self._rings.values()]
-        batches = [one.take(head, horizon) for one, head in heads]
-        records = [record for batch in batches for record in batch]
-        if sum(map(bool, batches)) > 1:
-            records.sort(key=itemgetter(0))  # stable: one ring's records keep their order
-        if records:
-            self._process(records)
+        batches = [batch for one in self._rings.values() if (batch := one.batch(PASS_SLOTS)) is not None]
+        for batch in batches:
+            if batch.last_ns is not None:
+                # What is left behind may be the cause of later records in other rings.
+                horizon = min(horizon, batch.last_ns)
+        for batch in batches:
+            batch.cut(horizon)
+        moved = sum(len(batch.starts) for batch in batches)
+        if moved:
+            self._process(batches)
             self._write_rows()
             self._commit()
         for path in [p for p, one in self._rings.items() if one.closed and one.tail == one.head]:
             self._rings.pop(path).close()
             path.unlink(missing_ok=True)
-        return len(records)
+        return moved
 
     def finish(self) -> None:
         """Take everything that is left, and write what is only known at the end."""
@@ -116,7 +124,26 @@ class Drain:
 
     # --- records to calls ---------------------------------------------------------------------------
 
-    def _process(self, records: list[Record]) -> None:
+    def _process(self, batches: list[Batch]) -> None:
+        rest: list[Record] = []
+        plain = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
+        for batch in batches:
+            if plain:
+                rows, left = self._fast.take(batch, self.effects.shapes, self._signature_ids)
+                self._rows += rows.calls
+                self.effects.launches += rows.launches
+                rest += batch.records(left)
+            else:
+                rest += batch.records()
+        if len(batches) > 1:
+            rest.sort(key=itemgetter(0))  # stable: one ring's records keep their order
+        self._records(rest)
+
+    def _handles_open(self) -> bool:
+        """Whether a call that gives out or takes back kernel handles has been entered and not left."""
+        return any(call.signature.row.get("special") in HANDLE_CALLS for call in self.open.values())
+
+    def _records(self, records: list[Record]) -> None:
         opened, rare, orphans = self.open, self._rare, self.orphans
         for time_ns, kind, sequence, function, extra, thread, body in records:
             if kind == ring.ENTER:
@@ -128,9 +155,9 @@ class Drain:
                 call = opened.pop(sequence, None)
                 if call is not None:
                     self._complete(call, sequence, time_ns, function, body)
-                elif sequence in self.orphans:
+                elif sequence in orphans:
                     result = int.from_bytes(body[:4], "little")
-                    self._finished.append((sequence, time_ns, result, self.orphans.pop(sequence)))
+                    self._finished.append((sequence, time_ns, result, orphans.pop(sequence)))
             else:
                 rare(kind, sequence, function, extra, body)
 
@@ -220,6 +247,7 @@ class Drain:
             plain=not (has_pieces or variable or gap or row.get("special")),
         )
         self._signatures[index] = signature
+        self._signature_ids[index] = signature.id
         return signature
 
     # --- writing ---------------------------------------------------------------------------------------

@@ -120,7 +120,8 @@ class Effects:
         self.launches: list[LaunchRow] = []
         self.compute_capability = 0
         self.hooked: frozenset[int] = frozenset()
-        self._shapes: dict[bytes, int] = {}
+        self.shapes: dict[bytes, int] = {}
+        """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle changes."""
         self._counted: Counter[str] = Counter()
         self._handlers = {
             "launch": self._launch,
@@ -218,11 +219,11 @@ class Effects:
     def _launch(self, call: Completed) -> None:
         words = call.words
         key = struct.pack("<8Q", *words[:8])
-        shape = self._shapes.get(key)
+        shape = self.shapes.get(key)
         if shape is None:
             w = [word & _MASK32 for word in words[1:8]]
             shape = self._shape(call, words[0], (w[0], w[1], w[2]), (w[3], w[4], w[5]), w[6], b"")
-            self._shapes[key] = shape
+            self.shapes[key] = shape
         self._add_launch(call, shape, words[8])
 
     def _launch_ex(self, call: Completed) -> None:
@@ -230,10 +231,10 @@ class Effects:
         gx, gy, gz, bx, by, bz, shared, _, stream, _, _ = _CONFIG.unpack_from(config)
         attributes = call.content(ring.PARAMETER_ATTRIBUTES)
         key = struct.pack("<8Q", call.words[1], gx, gy, gz, bx, by, bz, shared) + attributes
-        shape = self._shapes.get(key)
+        shape = self.shapes.get(key)
         if shape is None:
             shape = self._shape(call, call.words[1], (gx, gy, gz), (bx, by, bz), shared, attributes)
-            self._shapes[key] = shape
+            self.shapes[key] = shape
         self._add_launch(call, shape, stream)
 
     def _shape(
@@ -395,7 +396,7 @@ class Effects:
         if module is None:
             return
         self._writer.unload_module(module, call.sequence)
-        self._shapes.clear()
+        self.shapes.clear()
         for handle in [h for h, f in self.live.functions.items() if f.module == module]:
             del self.live.functions[handle]
         for key in [k for k, owner in self.live.globals.items() if owner == module]:
@@ -419,7 +420,7 @@ class Effects:
             self._add_function(call.sequence, handle, name, module)
 
     def _add_function(self, call: int, handle: int, name: str, module: int | None) -> None:
-        self._shapes.clear()
+        self.shapes.clear()
         key = self._writer.add_function(call, handle, name, module=module)
         self.live.functions[handle] = _Function(key, name, module)
 

@@ -59,6 +59,7 @@ RING_HEADER_BYTES = 4096
 RECORD_HEADER_BYTES = 40
 CHUNK_BYTES = 65536
 """The most data one DATA or PAGE record carries."""
+MAX_RECORD_SLOTS = 1 << 16  # the field has 16 bits
 DATA_HEADER_BYTES = 16
 DEFAULT_RING_BYTES = 256 << 20
 SMALL_RING_BYTES = 4 << 20
@@ -239,7 +240,7 @@ class Ring:
         self.capacity = capacity
         self.thread = self._word("THREAD")
         self.tail = self._word("TAIL")
-        self._held: tuple[int, int] | None = None  # (slot, number) of the outermost call that is open
+        self._held: tuple[int, int] | None = None  # (slot, number) of the last outermost call
 
     def _word(self, name: str) -> int:
         return int(struct.unpack_from("<Q", self._map, RING[name])[0])
@@ -254,61 +255,52 @@ class Ring:
         """The thread has ended."""
         return bool(self._word("CLOSED"))
 
-    def take(self, head: int, horizon_ns: int) -> list[Record]:
-        """The records before slot ``head`` that are stamped before ``horizon_ns``, in order; moves
-        ``self.tail`` (not the shared one: see :meth:`release`) behind them.
+    def batch(self, limit: int) -> Batch | None:
+        """The records that are waiting, at most ``limit`` slots of them; None where there are none.
 
-        Raises TraceError where a record's commit word or length is not what the producer writes.
+        Nothing is consumed before :meth:`consume`. Raises TraceError where a record's commit word or length is
+        not what the producer writes.
         """
-        records: list[Record] = []
-        while self.tail < head:
-            index = self.tail % self.capacity
-            slots = min(head - self.tail, self.capacity - index)
-            start = RING_HEADER_BYTES + index * SLOT_BYTES
-            data = self._map[start : start + slots * SLOT_BYTES]
-            taken = self._split(data, slots, horizon_ns, records)
-            self.tail += taken
-            if taken < slots:
-                break
-        return records
-
-    def _split(self, data: bytes, slots: int, horizon_ns: int, records: list[Record]) -> int:
-        """Append the records of ``data``; returns the slots that they take."""
+        index = self.tail % self.capacity
+        waiting = self.head - self.tail
+        slots = min(waiting, self.capacity - index, limit)
+        if slots <= 0:
+            return None
+        start = RING_HEADER_BYTES + index * SLOT_BYTES
+        data = self._map[start : start + slots * SLOT_BYTES]
         fields = _header_fields(data, slots)
         lengths = fields["slots"].tolist()
         at, starts = 0, []
         while at < slots:
             starts.append(at)
             at += lengths[at] or slots
-        if at > slots:  # a length of 0, or one that leaves the ring
-            raise TraceError("damaged record", file=str(self.path), offset=self._offset(starts[-1]))
-        rows = fields[starts]
-        expected = (self.tail + rows_index(starts) + 1).astype("<u4")
-        if (rows["commit"] != expected).any():
-            wrong = starts[int((rows["commit"] != expected).argmax())]
-            raise TraceError(
-                "record without its commit word", file=str(self.path), offset=self._offset(wrong)
-            )
-        thread = self.thread
-        columns = zip(
-            starts,
-            *(rows[n].tolist() for n in ("time", "kind", "sequence", "function", "extra", "length")),
-            strict=True,
-        )
-        for start, time_ns, kind, sequence, function, extra, length in columns:
-            if time_ns >= horizon_ns:
-                return start
-            if kind == ENTER and not extra:
-                self._held = (self.tail + start, sequence)
-            if kind != PAD:
-                body = start * SLOT_BYTES + RECORD_HEADER_BYTES
-                records.append(
-                    Record(time_ns, kind, sequence, function, extra, thread, data[body : body + length])
-                )
-        return slots
+        if at > slots:  # the last one is cut off by the limit, or its length is wrong
+            last = starts.pop()
+            if not starts:
+                return self._long(limit, lengths[last])
+            at = last
+        batch = Batch(self, data, starts, fields[starts], at, waiting > at)
+        expected = (np_array(starts) + (self.tail + 1)).astype("<u4")
+        wrong = batch.rows["commit"] != expected
+        if wrong.any():
+            place = start + starts[int(wrong.argmax())] * SLOT_BYTES
+            raise TraceError("record without its commit word", file=str(self.path), offset=place)
+        return batch
 
-    def _offset(self, slot: int) -> int:
-        return RING_HEADER_BYTES + (self.tail + slot) % self.capacity * SLOT_BYTES
+    def _long(self, limit: int, slots: int) -> Batch | None:
+        """A first record longer than ``limit``, or a damaged one."""
+        if limit >= MAX_RECORD_SLOTS or not slots:
+            place = RING_HEADER_BYTES + self.tail % self.capacity * SLOT_BYTES
+            raise TraceError("damaged record", file=str(self.path), offset=place)
+        return self.batch(MAX_RECORD_SLOTS)
+
+    def consume(self, slots: int, outermost: tuple[int, int] | None) -> None:
+        """Move ``tail`` (not the shared one: see :meth:`release`). ``outermost``: slot and number of the last
+        outermost call entered in what was consumed, if there is one.
+        """
+        self.tail += slots
+        if outermost is not None:
+            self._held = outermost
 
     def kept_from(self, open_calls: Container[int]) -> int:
         """Where this ring must be kept from: the outermost open call's records, else ``tail``.
@@ -331,11 +323,62 @@ class Ring:
         self._map.close()
 
 
-def rows_index(starts: list[int]) -> NDArray[np.int64]:
-    """The slot indices as an array."""
+class Batch:
+    """Records of one ring, not yet consumed: ``rows`` are their headers, ``starts`` their slots in ``data``."""
+
+    def __init__(
+        self, ring: Ring, data: bytes, starts: list[int], rows: NDArray[np.void], slots: int, more: bool
+    ) -> None:
+        self.ring, self.data, self.starts, self.rows = ring, data, starts, rows
+        self._slots = slots
+        self.last_ns = int(rows["time"][-1]) if more else None
+        """Where records are left behind it: the last stamp that is in it. Nothing left is older."""
+
+    def cut(self, horizon_ns: int) -> None:
+        """Keep the records stamped up to ``horizon_ns``, and consume them in the ring."""
+        count = int(np_searchsorted(self.rows["time"], horizon_ns))
+        if count < len(self.starts):
+            self._slots = self.starts[count]
+            self.starts, self.rows = self.starts[:count], self.rows[:count]
+        self.ring.consume(self._slots, self._outermost())
+
+    def _outermost(self) -> tuple[int, int] | None:
+        found = ((self.rows["kind"] == ENTER) & (self.rows["extra"] == 0)).nonzero()[0]
+        if not len(found):
+            return None
+        last = int(found[-1])
+        return self.ring.tail + self.starts[last], int(self.rows["sequence"][last])
+
+    def records(self, chosen: NDArray[np.int64] | None = None) -> list[Record]:
+        """The records, or those of the given indices; without padding."""
+        import numpy as np
+
+        if chosen is None:
+            chosen = np.arange(len(self.starts))
+        rows, starts, thread = self.rows[chosen], self.starts, self.ring.thread
+        names = ("time", "kind", "sequence", "function", "extra", "length")
+        records = []
+        for index, time_ns, kind, sequence, function, extra, length in zip(
+            chosen.tolist(), *(rows[name].tolist() for name in names), strict=True
+        ):
+            if kind != PAD:
+                body = starts[index] * SLOT_BYTES + RECORD_HEADER_BYTES
+                content = self.data[body : body + length]
+                records.append(Record(time_ns, kind, sequence, function, extra, thread, content))
+        return records
+
+
+def np_array(values: list[int]) -> NDArray[np.int64]:
     import numpy as np
 
-    return np.array(starts, np.int64)
+    return np.array(values, np.int64)
+
+
+def np_searchsorted(times: NDArray[np.uint64], horizon_ns: int) -> int:
+    """How many of the ascending stamps are at most ``horizon_ns``."""
+    import numpy as np
+
+    return int(np.searchsorted(times, np.uint64(horizon_ns), side="right"))
 
 
 def _header_fields(data: bytes, slots: int) -> NDArray[np.void]:
