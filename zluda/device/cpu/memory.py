@@ -93,7 +93,7 @@ class Memory:
         self.ranges: list[Range] = []
         self._file_size = 0
         self._free: list[tuple[int, int]] = []  # (start, size), sorted, never touching
-        self._live: dict[int, int] = {}  # start -> rounded size
+        self._live: dict[int, int] = {}  # start -> size taken
         for start, size in _merged(reservations):
             self._add_range(size, start)
         self._arena = self._add_range(_round_up(capacity, GRANULE), None)
@@ -111,11 +111,18 @@ class Memory:
     # --- allocation ------------------------------------------------------------------------------------
 
     def allocate(self, size: int, address: int | None = None) -> int:
-        """Reserve ``size`` bytes, at ``address`` if given. Raises DeviceError when there is no room."""
-        rounded = _round_up(max(size, 1), ALIGNMENT)
-        start = self._find(rounded) if address is None else self._claim(address, rounded)
-        self._take(start, rounded)
-        self._live[start] = rounded
+        """Reserve ``size`` bytes, at ``address`` if given. Raises DeviceError when there is no room.
+
+        At a wanted address nothing is rounded: module variables lie closer together than allocations do.
+        """
+        if address is None:
+            size = _round_up(max(size, 1), ALIGNMENT)
+            start = self._find(size)
+        else:
+            size = max(size, 1)
+            start = self._claim(address, size)
+        self._take(start, size)
+        self._live[start] = size
         return start
 
     def free(self, address: int) -> None:
@@ -131,7 +138,8 @@ class Memory:
 
     def _find(self, size: int) -> int:
         for block, free in self._free:
-            start, end = max(block, self._arena.start), min(block + free, self._arena.end)
+            start = _round_up(max(block, self._arena.start), ALIGNMENT)
+            end = min(block + free, self._arena.end)
             if end - start >= size:
                 return start
         raise DeviceError("cpu", f"out of device memory: {size} bytes wanted")
