@@ -124,6 +124,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "reasons": other_reasons(result, _SHOWN_REASONS),
         "rows": [_row(found) for found in rows],
         "rows_title": _capital(words.things(result.results)),
+        "timed": any(found.recorded_seconds is not None for found in rows),
         "rows_left_out": len(result.results) - len(rows),
         "open": len(rows) <= _OPEN_ROWS,
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _SHOWN_FAILURES = 10
 _SHOWN_KERNELS = 40
 _SHOWN_REASONS = 10
+
+Column = tuple[Literal["left", "right"], Callable[[KernelSummary], str]]
+"""(alignment, a kernel's cell)"""
 
 _NUMBERS = ("call", "element", "recorded", "replayed", "ULP")
 
@@ -80,31 +83,35 @@ def _fails(verdict: Verdict) -> bool:
 
 def _kernel_table(result: ReplayResult) -> Table:
     from rich.box import SIMPLE
-    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
     kernels = by_kernel(result)
     left_out = len(kernels) - _SHOWN_KERNELS
     table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {left_out} more" if left_out > 0 else None)
-    table.add_column("kernel", overflow="fold")
-    table.add_column("calls", justify="right")
-    table.add_column("verdict")
-    table.add_column("compared", justify="right")
-    table.add_column("recorded GPU time", justify="right")
-    if not result.emulated:  # an emulator's time is nobody's GPU time
-        table.add_column("replay time", justify="right")
+    columns = _columns(result, kernels)
+    for name, (justify, _) in columns.items():
+        table.add_column(name, justify=justify, overflow="fold")
     for kernel in kernels[:_SHOWN_KERNELS]:
         style = _COLOURS[kernel.verdict.counts_as]
-        cells: list[str | Text] = [
-            escape(printable(kernel.kernel)),
-            f"{kernel.total:,}",
-            Text(_verdicts(kernel), style=style),
-            words.size(kernel.bytes_compared),
-            words.seconds(kernel.recorded_seconds),
-        ]
-        table.add_row(*cells, *([] if result.emulated else [words.seconds(kernel.seconds)]))
+        cells = {name: printable(text(kernel)) for name, (_, text) in columns.items()}
+        table.add_row(*(Text(cell, style=style if name == "verdict" else "") for name, cell in cells.items()))
     return table
+
+
+def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Column]:
+    """Those that have something to say of this replay."""
+    columns: dict[str, Column] = {
+        "kernel": ("left", lambda kernel: kernel.kernel),
+        "calls": ("right", lambda kernel: f"{kernel.total:,}"),
+        "verdict": ("left", _verdicts),
+        "compared": ("right", lambda kernel: words.size(kernel.bytes_compared)),
+    }
+    if any(kernel.recorded_seconds is not None for kernel in kernels):
+        columns["recorded GPU time"] = ("right", lambda kernel: words.seconds(kernel.recorded_seconds))
+    if not result.emulated:  # an emulator's time is nobody's GPU time
+        columns["replay time"] = ("right", lambda kernel: words.seconds(kernel.seconds))
+    return columns
 
 
 def _verdicts(kernel: KernelSummary) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from zluda.tracefile.records import Call, Direction, Launch, Parameter, Payload, Signature
 
 _SHOWN_BYTES = 32  # of a payload in a line
+_SHOWN_CHARACTERS = 80
 _ROW_BYTES = 16  # of memory in a line
 
 # How a word of a C type is read: (bits, signed). What is not here is 64 bits and printed in hexadecimal.
@@ -79,10 +80,9 @@ def _pointee(value: int | bytes) -> str:
 def _data(parameter: Parameter, payload: Payload) -> str:
     data = payload.data
     if "char" in parameter.type and "unsigned char" not in parameter.type:
-        text = data[:_SHOWN_BYTES].split(b"\0")[0].decode("utf-8", "backslashreplace")
-        return json.dumps(text, ensure_ascii=False) + (
-            "…" if len(data) > _SHOWN_BYTES and b"\0" not in data else ""
-        )
+        text, _, _ = data.partition(b"\0")
+        cut = len(text) > _SHOWN_CHARACTERS
+        return json.dumps(text[:_SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")) + "…" * cut
     arrow = "out, " if payload.direction is Direction.OUT else ""
     return f"{_hex(data)} ({arrow}{len(data)} bytes)"
 
