@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from ptx_support import canonical
 
 from zluda.ptx import Instruction, parse_module, print_module
-from zluda.ptx.instructions import find_opcode, opcode_names, rows
+from zluda.ptx.instructions import OpcodeMismatch, find_opcode, opcode_names, rows
 
 FORMS = (Path(__file__).parent / "data" / "opcode_forms.txt").read_text().split()
 
@@ -122,3 +123,41 @@ def test_ptxas_draws_the_border_there(text: str, valid: bool, tmp_path: Path) ->
     file.write_text(ptx_forms.module([text]))
     command = ["ptxas", "-O0", "-arch=sm_90", str(file), "-o", str(tmp_path / "out")]
     assert (subprocess.run(command, capture_output=True).returncode == 0) == valid
+
+
+def variation(choose: random.Random) -> str:
+    """A form with one modifier dropped, replaced, doubled or moved."""
+    words = choose.choice([form for form in FORMS if "." in form and "mma" not in form]).split(".")
+    others = choose.choice(FORMS).split(".")[1:] or ["ftz"]
+    at = choose.randrange(1, len(words))
+    match choose.randrange(4):
+        case 0:
+            del words[at]
+        case 1:
+            words[at] = choose.choice(others)
+        case 2:
+            words.insert(at, choose.choice(others))
+        case _:
+            other = choose.randrange(1, len(words))
+            words[at], words[other] = words[other], words[at]
+    return ".".join(words)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+def test_what_ptxas_accepts_of_varied_forms_parses(tmp_path: Path) -> None:
+    choose = random.Random(20)
+    refused = []
+    for _ in range(300):
+        form = variation(choose)
+        try:
+            text = ptx_forms.module([ptx_forms.statement(form)])
+        except OpcodeMismatch:
+            text = ptx_forms.module([f"{form} %r1, %r2, %r3;"])
+        if parse_module(text).errors():
+            file = tmp_path / "varied.ptx"
+            file.write_text(text)
+            command = ["ptxas", "-O0", "-arch=sm_90", str(file), "-o", str(tmp_path / "out")]
+            if subprocess.run(command, capture_output=True).returncode == 0:
+                refused.append(form)
+    assert refused == []

@@ -11,7 +11,7 @@ ld{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a
 ld.sem{.space}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}                    ; sem = volatile ; space = const global local param shared shared::cta shared::cluster ; type = <memory>
 ld.sem.scope{.space}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}      ; sem = relaxed acquire ; space = global shared shared::cta shared::cluster ; type = <memory>
 ld.mmio.sem.scope{.space}.type d, [a]                                            ; sem = relaxed acquire ; scope = sys ; space = global ; type = <memory>
-ld{.space}{.cop}.nc{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}       ; space = global ; cop = ca cg cs ; type = <memory>
+ld.space{.cop}.nc{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}       ; space = global ; cop = ca cg cs ; type = <memory>
 ldu{.space}{.vec}.type d, [a]                                                    ; space = global ; type = <memory>
 st{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.vec}.type [a], s{, e}      ; sem = weak ; space = global local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt ; type = <memory>
 st.sem{.space}{.vec}.type [a], s                                                 ; sem = volatile ; space = global local param shared shared::cta shared::cluster ; type = <memory>
