@@ -61,7 +61,7 @@ class FakeLibrary:
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.fail: dict[str, int] = {}
-        self.elsewhere = False
+        self.elsewhere = 0  # how many reservations are moved by this driver
 
     def result(self, entry: str, *arguments: Any) -> int:
         self.calls.append((entry, arguments))
@@ -75,7 +75,8 @@ class FakeLibrary:
     def get(self, entry: str, kind: type[Any], *arguments: Any) -> int:
         self.call(entry, *arguments)
         if entry == "cuMemAddressReserve":
-            return int(arguments[2]) + (GRANULE if self.elsewhere else 0)
+            self.elsewhere -= 1
+            return int(arguments[2]) + (GRANULE if self.elsewhere >= 0 else 0)
         return 0x77
 
     def names(self) -> list[str]:
@@ -92,6 +93,7 @@ class TestArena:
         library = FakeLibrary()
         made = self.make(library)
         assert library.names() == ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"]
+        made.close()
         made.close()
         assert library.names()[4:] == ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]
 
@@ -115,10 +117,28 @@ class TestArena:
 
     def test_another_address_than_wanted_is_an_error_and_leaves_nothing(self) -> None:
         library = FakeLibrary()
-        library.elsewhere = True
-        with pytest.raises(DeviceError, match="0x7f1234400000"):
+        library.elsewhere = 99
+        with pytest.raises(
+            DeviceError, match=r"4194304 bytes at 0x7f1234400000 \(it offers 0x7f1234600000\)"
+        ):
             self.make(library)
-        assert library.names() == ["cuMemAddressReserve", "cuMemAddressFree"]
+        assert library.names() == ["cuMemAddressReserve", "cuMemAddressFree"] * 2
+
+    def test_reservations_begin_at_32_mib_where_the_driver_wants_that(self) -> None:
+        library = FakeLibrary()
+        places = [(self.BASE, GRANULE), (self.BASE + 4 * GRANULE, GRANULE)]  # both in the same 32 MiB
+        Arena(library, 0, places).close()  # type: ignore[arg-type]
+        whole = (32 << 20, 0, 0x7F12_3400_0000, 0)
+        assert [a for n, a in library.calls if n == "cuMemAddressReserve"] == [whole]
+        assert [a[:2] for n, a in library.calls if n == "cuMemMap"] == places
+        assert library.calls[-1] == ("cuMemAddressFree", (0x7F12_3400_0000, 32 << 20))
+
+    def test_a_smaller_step_where_the_larger_is_not_given(self) -> None:
+        library = FakeLibrary()
+        library.elsewhere = 1
+        self.make(library)
+        assert library.names()[:3] == ["cuMemAddressReserve", "cuMemAddressFree", "cuMemAddressReserve"]
+        assert library.calls[2][1] == (2 * GRANULE, 0, self.BASE, 0)
 
     @pytest.mark.parametrize("entry", ["cuMemCreate", "cuMemMap", "cuMemSetAccess"])
     def test_a_failure_half_way_leaves_nothing(self, entry: str) -> None:

@@ -17,9 +17,9 @@ from zluda.device.results import CudaError
 from zluda.errors import DeviceError
 
 GRANULE = 2 << 20
-STEPS = (GRANULE, 32 << 20)
-"""Alignments of a reservation to try, smallest first: driver 580 moves a wanted address up to the next multiple
-of 32 MiB, so that only a reservation that begins at one stays where it was asked for."""
+# Steps of a reservation to try: driver 580 moves a wanted address up to the next multiple of 32 MiB, so that
+# only one that begins there stays where it was asked for. Backing memory goes by 2 MiB inside.
+STEPS = (32 << 20, GRANULE)
 _PINNED, _DEVICE, _READ_WRITE = 1, 1, 3  # CUmemAllocationType, CUmemLocationType, CUmemAccess_flags
 _PROPERTIES = struct.Struct("<iiiiQQ")  # CUmemAllocationProp: type, handle types, location, win32, flags
 _ACCESS = struct.Struct("<iii")  # CUmemAccessDesc: location, flags
@@ -27,25 +27,30 @@ _ACCESS = struct.Struct("<iii")  # CUmemAccessDesc: location, flags
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A usable range; ``memory`` is the handle of what backs it, ``reserved`` the (address, size) around it."""
+    """A usable range; ``memory`` is the handle of what backs it."""
 
     start: int
     size: int
     memory: int
-    reserved: tuple[int, int]
 
 
 class Arena:
-    """Ranges of one GPU's address space, reserved and backed; allocations claimed inside them."""
+    """Ranges of one GPU's address space, reserved and backed; allocations claimed inside them.
+
+    ``reservations`` are disjoint (address, size) in steps of 2 MiB. Raises DeviceError where the driver gives
+    other addresses, CudaError where it has no memory for them.
+    """
 
     def __init__(self, library: LibCuda, device: int, reservations: Sequence[tuple[int, int]]) -> None:
         self._library, self._device = library, device
+        self._reserved: list[tuple[int, int]] = []
         self._ranges: list[Range] = []
         self._starts: list[int] = []  # of live allocations, sorted
         self._sizes: dict[int, int] = {}
+        self._reserve_around(reservations)
         try:
             for start, size in reservations:
-                self._ranges.append(self._reserve(start, size))
+                self._ranges.append(self._back(start, size))
         except BaseException:
             self.close()
             raise
@@ -85,45 +90,37 @@ class Arena:
         for r in self._ranges:
             self._library.call("cuMemUnmap", r.start, r.size)
             self._library.call("cuMemRelease", r.memory)
-            self._library.call("cuMemAddressFree", *r.reserved)
         self._ranges.clear()
         self._starts.clear()
         self._sizes.clear()
+        self._free_reserved()
 
-    def _reserve(self, start: int, size: int) -> Range:
-        reserved = self._address_range(start, size)
-        memory = 0
-        try:
-            memory = self._back(start, size)
-            access = ctypes.create_string_buffer(
-                _ACCESS.pack(_DEVICE, self._device, _READ_WRITE), _ACCESS.size
-            )
-            self._library.call("cuMemSetAccess", start, size, access, 1)
-        except CudaError:
-            if memory:
-                self._library.call("cuMemUnmap", start, size)
-                self._library.call("cuMemRelease", memory)
-            self._library.call("cuMemAddressFree", *reserved)
-            raise
-        return Range(start, size, memory, reserved)
-
-    def _address_range(self, start: int, size: int) -> tuple[int, int]:
-        """Reserve addresses that hold [start, start + size); DeviceError where the driver gives others."""
+    def _reserve_around(self, reservations: Sequence[tuple[int, int]]) -> None:
+        """Reserve what holds the reservations, in the first step at which the driver gives all."""
         offers = []
         for step in STEPS:
-            low = start // step * step
-            length = -(-(start + size - low) // step) * step
-            got = self._library.get("cuMemAddressReserve", ctypes.c_uint64, length, 0, low, 0)
-            if got == low:
-                return low, length
-            self._library.call("cuMemAddressFree", got, length)
-            offers.append(f"{got:#x}")
-        raise DeviceError(
-            f"cuda:{self._device}",
-            f"the driver does not give {size} bytes at {start:#x} (it offers {', '.join(offers)})",
-        )
+            offer = self._reserve_union(union(reservations, step))
+            if offer is None:
+                return
+            offers.append(offer)
+        raise DeviceError(f"cuda:{self._device}", "the driver does not give " + ", nor ".join(offers))
 
-    def _back(self, start: int, size: int) -> int:
+    def _reserve_union(self, wanted: Sequence[tuple[int, int]]) -> str | None:
+        """Reserve all of ``wanted``; where one range is not given, nothing, and which it was."""
+        for start, size in wanted:
+            got = self._library.get("cuMemAddressReserve", ctypes.c_uint64, size, 0, start, 0)
+            self._reserved.append((got, size))
+            if got != start:
+                self._free_reserved()
+                return f"{size} bytes at {start:#x} (it offers {got:#x})"
+        return None
+
+    def _free_reserved(self) -> None:
+        while self._reserved:
+            self._library.call("cuMemAddressFree", *self._reserved.pop())
+
+    def _back(self, start: int, size: int) -> Range:
+        """Memory for a reserved range, readable and writable."""
         packed = _PROPERTIES.pack(_PINNED, 0, _DEVICE, self._device, 0, 0)
         properties = ctypes.create_string_buffer(packed, len(packed))
         memory = self._library.get("cuMemCreate", ctypes.c_uint64, size, properties, 0)
@@ -132,7 +129,26 @@ class Arena:
         except CudaError:
             self._library.call("cuMemRelease", memory)
             raise
-        return memory
+        found = Range(start, size, memory)
+        access = ctypes.create_string_buffer(_ACCESS.pack(_DEVICE, self._device, _READ_WRITE), _ACCESS.size)
+        try:
+            self._library.call("cuMemSetAccess", start, size, access, 1)
+        except CudaError:
+            self._ranges.append(found)  # for close() to undo
+            raise
+        return found
 
     def _refused(self, address: int, size: int, why: str) -> CudaError:
         return CudaError("CUDA_ERROR_OUT_OF_MEMORY", "cuMemAlloc", f"{address:#x}+{size:#x} is {why}")
+
+
+def union(ranges: Sequence[tuple[int, int]], step: int) -> list[tuple[int, int]]:
+    """The union of (address, size) ranges, rounded outwards to ``step``: sorted and disjoint."""
+    result: list[tuple[int, int]] = []
+    for start, size in sorted(ranges):
+        first, last = start // step * step, -(-(start + size) // step) * step
+        if result and first <= sum(result[-1]):
+            before, length = result.pop()
+            first, last = before, max(last, before + length)
+        result.append((first, last - first))
+    return result

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.cuda import libcuda
-from zluda.device.cuda.arena import GRANULE, Arena
+from zluda.device.cuda.arena import Arena
 from zluda.device.cuda.images import Image, load_module
 from zluda.device.cuda.launching import launch, parameter_slots
 from zluda.device.results import CudaError
@@ -73,44 +73,41 @@ class CudaCode:
 
 
 class CudaDevice:
-    """GPU ``ordinal`` with its primary context. Implements :class:`zluda.device.base.Device`."""
+    """GPU ``ordinal`` with its primary context. Implements :class:`zluda.device.base.Device`.
+
+    ``reservations`` are disjoint (address, size) ranges in steps of 2 MiB for ``allocate(address=…)``.
+    """
 
     emulated = False
     numerics = "nvidia"
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self, ordinal: int = 0, *, reservations: Sequence[tuple[int, int]] = ()) -> None:
         self.name = f"cuda:{ordinal}"
         self.library = libcuda.load()
         try:
             self.library.call("cuInit", 0)
             self._device = self.library.get("cuDeviceGet", ctypes.c_int, ordinal)
+            # Before the context, which takes addresses of its own.
+            self._arena = Arena(self.library, self._device, reservations)
             context = self.library.get("cuDevicePrimaryCtxRetain", ctypes.c_void_p, self._device)
             self.library.call("cuCtxSetCurrent", context)
         except CudaError as error:
             raise DeviceError(
                 self.name, str(error), remedy="see `nvidia-smi -L` for the GPUs there are"
             ) from error
-        self._arenas: list[Arena] = []
         self._closed = False
 
     def allocate(self, size: int, *, address: int | None = None) -> int:
         try:
             if address is None:
                 return self.library.get("cuMemAlloc", ctypes.c_uint64, size)
-            first, last = address // GRANULE * GRANULE, -(-(address + size) // GRANULE) * GRANULE
-            arena = Arena(self.library, self._device, [(first, last - first)])
-            self._arenas.append(arena)
-            return arena.claim(address, size)
+            return self._arena.claim(address, size)
         except CudaError as error:
             raise DeviceError(self.name, str(error)) from error
 
     def free(self, address: int) -> None:
-        for arena in self._arenas:
-            if arena.give_back(address):
-                arena.close()
-                self._arenas.remove(arena)
-                return
-        self._copying("cuMemFree", address)
+        if not self._arena.give_back(address):
+            self._copying("cuMemFree", address)
 
     def read(self, address: int, size: int) -> bytes:
         data = ctypes.create_string_buffer(max(size, 1))
@@ -157,8 +154,7 @@ class CudaDevice:
         if self._closed:
             return
         self._closed = True
-        for arena in self._arenas:
-            arena.close()
+        self._arena.close()
         self.library.call("cuDevicePrimaryCtxRelease", self._device)
 
     def _copying(self, entry: str, *arguments: object) -> None:
