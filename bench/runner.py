@@ -65,7 +65,7 @@ def measure(runner: Runner) -> list[str]:
 
     launch()  # compiles
     rows = [
-        ("round trip", microseconds(driver.cuDriverGetVersion, 3000)),
+        ("round trip", microseconds(driver.cuCtxGetCurrent, 3000)),
         ("launch of one warp", microseconds(launch, 2000)),
         (
             "read of 64 bytes through the shared file",

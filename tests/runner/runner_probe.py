@@ -1,7 +1,7 @@
 """A driver for runners under test: real memory, and entries that misbehave when told to.
 
 The entries' own meaning is not used: ``cuFuncGetName(n)`` does the n-th of :data:`ACTS` and says what came
-of it, ``cuDriverGetVersion`` answers at once.
+of it, ``cuCtxGetCurrent`` answers at once, ``cuDriverGetVersion`` counts how often it was asked.
 """
 
 from __future__ import annotations
@@ -81,12 +81,20 @@ class ProbeDriver:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._asked = 0
 
     def cuFuncGetName(self, act: int) -> str:
         return repr(ACTS[NAMES[act]]())
 
+    def cuCtxGetCurrent(self) -> int:
+        return 4711
+
     def cuDriverGetVersion(self) -> int:
-        return 13000
+        self._asked += 1
+        return self._asked
+
+    def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:
+        return attribute
 
     def cuModuleGetFunction(self, module: int, name: str) -> int:
         return NAMES.index(name)

@@ -138,18 +138,18 @@ class TestDeath:
         with pytest.raises(RunnerDied):
             do(runner, "exit")
         with pytest.raises(RunnerDied, match="status 3"):
-            runner.driver.cuDriverGetVersion()
+            runner.driver.cuCtxGetCurrent()
 
     def test_killed_from_outside(self, runner: Runner) -> None:
         os.kill(runner.pid, signal.SIGKILL)
         with pytest.raises(RunnerDied) as caught:
-            runner.driver.cuDriverGetVersion()
+            runner.driver.cuCtxGetCurrent()
         assert caught.value.signal == signal.SIGKILL
 
     def test_garbage_on_the_channel_is_a_crash(self, runner: Runner) -> None:
         runner._link._channel._in._words[24] = 12345  # the reply ring's head, as a wild store might
         with pytest.raises(RunnerDied, match="ring indices"):
-            runner.driver.cuDriverGetVersion()
+            runner.driver.cuCtxGetCurrent()
         assert gone(runner.pid)
 
     def test_before_it_is_ready(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ class TestErrors:
     def test_keep_their_type(self, runner: Runner, act: str, kind: type[Error]) -> None:
         with pytest.raises(kind):
             do(runner, act)
-        assert runner.driver.cuDriverGetVersion() == 13000
+        assert runner.driver.cuCtxGetCurrent() == 4711
 
     def test_keep_where_a_kernel_failed(self, runner: Runner) -> None:
         with pytest.raises(CudaError) as caught:
@@ -250,6 +250,12 @@ class TestMemory:
         ]
 
 
+def test_constants_are_asked_once(runner: Runner) -> None:
+    assert [runner.driver.cuDriverGetVersion() for _ in range(3)] == [1, 1, 1]
+    assert runner.driver.cuDeviceGetAttribute(75, 0) == 75
+    assert runner.driver.cuDeviceGetAttribute(76, 0) == 76
+
+
 class TestEnd:
     def test_close_leaves_nothing(self) -> None:
         before = shared_files()
@@ -258,7 +264,7 @@ class TestEnd:
         runner.close()
         assert gone(runner.pid) and shared_files() == before
         with pytest.raises(RunnerDied, match="closed"):
-            runner.driver.cuDriverGetVersion()
+            runner.driver.cuCtxGetCurrent()
 
     def test_it_ends_with_the_process_that_started_it(self, tmp_path: Path) -> None:
         script = textwrap.dedent(
@@ -284,7 +290,11 @@ class TestEnd:
         thread.join()
         time.sleep(0.1)
         with started[0] as runner:
-            assert runner.driver.cuDriverGetVersion() == 13000
+            assert runner.driver.cuCtxGetCurrent() == 4711
+
+    def test_the_terminals_interrupt_leaves_it_alone(self, runner: Runner) -> None:
+        os.kill(runner.pid, signal.SIGINT)
+        assert runner.driver.cuCtxGetCurrent() == 4711
 
     def test_threads_share_one(self, runner: Runner) -> None:
         errors: list[BaseException] = []
@@ -292,7 +302,7 @@ class TestEnd:
         def ask() -> None:
             try:
                 for _ in range(50):
-                    assert runner.driver.cuDriverGetVersion() == 13000
+                    assert runner.driver.cuCtxGetCurrent() == 4711
             except BaseException as error:
                 errors.append(error)
 

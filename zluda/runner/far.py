@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class Arguments:
 def main(words: list[str]) -> int:
     """Run until the near side ends this process or closes the channel; returns the exit status."""
     arguments = Arguments.parse(words)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the near side's to act on
     confine.die_with_parent(arguments.parent)
     channel = Channel(arguments.channel, near=False)
     setup = json.loads(channel.setup())

@@ -19,6 +19,17 @@ from zluda.runner.channel import Channel, ChannelError
 from zluda.runner.errors import RunnerDied
 from zluda.runner.messages import INDEX, decode_error
 
+# Queries whose answer never changes: asked once.
+_CONSTANT = frozenset(
+    (
+        "cuDriverGetVersion",
+        "cuDeviceGetCount",
+        "cuDeviceGetName",
+        "cuDeviceGetUuid",
+        "cuDeviceTotalMem",
+        "cuDeviceGetAttribute",
+    )
+)
 CHUNK = 1 << 24  # bytes of one copy between host and device; larger ones are cut
 
 
@@ -156,6 +167,7 @@ class RemoteDriver:
     def __init__(self, link: Link, ready: dict[str, Any]) -> None:
         self._link = link
         self._kernels: dict[int, str] = {}  # function or kernel handle → name, to name the one that kills
+        self._constants: dict[tuple[Any, ...], Any] = {}
         self.name: str = ready["name"]
         self.emulated: bool = ready["emulated"]
         self.numerics: str = ready["numerics"]
@@ -164,12 +176,18 @@ class RemoteDriver:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _GENERIC:
             raise AttributeError(f"the CUDA driver of a runner has no entry {name!r}")
-        entry = partial(self._generic, name)
+        entry = partial(self._constant if name in _CONSTANT else self._generic, name)
         setattr(self, name, entry)  # found directly from now on
         return entry
 
     def _generic(self, command: str, *positional: Any, **named: Any) -> Any:
         return self._link.request(command, positional, named, "")
+
+    def _constant(self, command: str, *positional: Any) -> Any:
+        key = (command, *positional)
+        if key not in self._constants:
+            self._constants[key] = self._generic(command, *positional)
+        return self._constants[key]
 
     # --- kernels: their names are kept ------------------------------------------------------------------
 
