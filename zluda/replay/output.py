@@ -6,14 +6,26 @@ another device.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from zluda.diff.results import LaunchResult
 from zluda.errors import TraceError
 from zluda.replay.memory import Ranges, ReplayMemory
-from zluda.tracefile import Call, Direction, Launch, Signature, Trace, TraceWriter
+from zluda.tracefile import Call, Direction, Launch, Payload, Signature, Trace, TraceWriter
 from zluda.tracefile.arguments import ArgumentLayout
+
+
+class _Ids(dict[int, int]):
+    """The record's ids of one table → the replay's."""
+
+    def __init__(self, what: str, trace: Trace) -> None:
+        super().__init__()
+        self._what, self._file = what, str(trace.path)
+
+    def __missing__(self, key: int) -> int:
+        raise TraceError(f"damaged: it refers to {self._what} {key}, which is not there", file=self._file)
 
 
 class ReplayWriter:
@@ -24,15 +36,20 @@ class ReplayWriter:
             raise TraceError("the replay would overwrite the trace it replays", file=str(path))
         self._trace = trace
         self._writer = TraceWriter.create(path, {**trace.meta, "replay_of": str(trace.path), **meta})
-        self._signatures = {signature.function: signature for signature in trace.signatures.values()}
-        self._layouts = {name: ArgumentLayout(s.parameters) for name, s in self._signatures.items()}
+        self._signatures = {
+            _key(s.function, (p.name for p in s.parameters)): s for s in trace.signatures.values()
+        }
+        self._layouts = {key: ArgumentLayout(s.parameters) for key, s in self._signatures.items()}
         self._delivered: dict[str, bytes] = {}
-        self._modules = self._copy_modules()
-        self._functions = self._copy_functions()
-        self._allocations = self._copy_allocations()
+        self._modules = _Ids("module", trace)
+        self._functions = _Ids("function", trace)
+        self._allocations = _Ids("allocation", trace)
+        self._copy_modules()
+        self._copy_functions()
+        self._copy_allocations()
 
-    def _copy_modules(self) -> dict[int, int]:
-        ids: dict[int, int] = {}
+    def _copy_modules(self) -> None:
+        ids = self._modules
         for module in self._trace.module_list:
             head, *others = module.images or (None,)
             ids[module.id] = self._writer.add_module(
@@ -54,22 +71,19 @@ class ReplayWriter:
                     )
             if module.unload_call is not None:
                 self._writer.unload_module(ids[module.id], module.unload_call)
-        return ids
 
-    def _copy_functions(self) -> dict[int, int]:
-        return {
-            function.id: self._writer.add_function(
+    def _copy_functions(self) -> None:
+        for function in self._trace.functions:
+            self._functions[function.id] = self._writer.add_function(
                 function.first_call,
                 function.handle,
                 function.name,
                 module=None if function.module is None else self._modules[function.module],
                 layout=function.layout,
             )
-            for function in self._trace.functions
-        }
 
-    def _copy_allocations(self) -> dict[int, int]:
-        ids: dict[int, int] = {}
+    def _copy_allocations(self) -> None:
+        ids = self._allocations
         for one in self._trace.allocations:
             ids[one.id] = self._writer.add_allocation(
                 one.born,
@@ -81,7 +95,6 @@ class ReplayWriter:
             )
             if one.died is not None:
                 self._writer.close_allocation(ids[one.id], one.died)
-        return ids
 
     def delivered(self, parameter: str, data: bytes) -> None:
         """What the copy under way delivered here; written with its call."""
@@ -110,14 +123,11 @@ class ReplayWriter:
                 self._writer.add_page(call.sequence, self._allocations[key], start, data)
 
     def _write_row(self, call: Call) -> None:
-        signature = self._signatures[call.function]
+        key = _key(call.function, call.arguments)
+        signature = self._signatures[key]
         number = self._writer.signature(call.function, signature.parameters)
         before, after = _as_bytes(signature, call.pointees_before), _as_bytes(signature, call.pointees)
-        blob = self._layouts[call.function].encode(
-            [call.arguments[parameter.name] for parameter in signature.parameters],
-            {**after, **before},
-            after,
-        )
+        blob = self._layouts[key].encode(list(call.arguments.values()), {**after, **before}, after)
         row = (
             call.sequence,
             call.thread,
@@ -130,7 +140,7 @@ class ReplayWriter:
         )
         self._writer.add_calls([row])
         for payload in self._trace.payloads(call.sequence):
-            name = signature.parameters[payload.parameter].name
+            name = self._parameter_name(signature, payload)
             data = payload.data
             if payload.direction is Direction.OUT and name in self._delivered:
                 data = self._delivered[name]
@@ -138,6 +148,15 @@ class ReplayWriter:
                 call.sequence, payload.parameter, payload.direction, data, offset=payload.offset
             )
         self._delivered.clear()
+
+    def _parameter_name(self, signature: Signature, payload: Payload) -> str:
+        if payload.parameter >= len(signature.parameters):
+            raise TraceError(
+                f"damaged: data of parameter {payload.parameter} of {signature.function}, which has none",
+                file=str(self._trace.path),
+                call=payload.call,
+            )
+        return signature.parameters[payload.parameter].name
 
     def _write_launch(self, launch: Launch, *, captured: bool) -> None:
         shape = self._writer.shape(
@@ -161,6 +180,11 @@ class ReplayWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _key(function: str, names: Iterable[str]) -> tuple[str, ...]:
+    """A signature by its function and the names of its parameters."""
+    return (function, *names)
 
 
 def _as_bytes(signature: Signature, pointees: dict[str, int | bytes]) -> dict[str, bytes]:

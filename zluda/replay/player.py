@@ -33,7 +33,7 @@ from zluda.replay.memory import Ranges
 from zluda.replay.names import entry_name
 from zluda.replay.output import ReplayWriter
 from zluda.replay.playback import Record, why
-from zluda.replay.recovery import Recovery, death, doubt, why_skipped
+from zluda.replay.recovery import Recovery, death, decoding, doubt, why_skipped
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection, Trace
@@ -130,11 +130,12 @@ class Player:
         try:
             if not self._selection.contains(call.sequence):
                 return _unjudged(call, LEFT_OUT)
-            state.make_current(call.thread)
-            one, offset, _ = memory.source_of(state, call)
-            if one.taint is not None:
-                return _unjudged(call, one.taint)
-            data = memory.deliver(state, call)
+            with decoding(call):
+                state.make_current(call.thread)
+                one, offset, _ = memory.source_of(state, call)
+                if one.taint is not None:
+                    return _unjudged(call, one.taint)
+                data = memory.deliver(state, call)
         except RunnerDied as died:
             self._recovery.rebuild(call.sequence)
             return _unjudged(call, death(died))

@@ -6,12 +6,15 @@ judged, and memory is set to what the record has after it; what the record canno
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from zluda.diff.results import Verdict
 from zluda.driver import RESULT_NAMES
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.handlers import Handler, Phase, created, handler_of
-from zluda.replay.handles import Unavailable
+from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.names import changes_state, entry_name
 from zluda.replay.playback import Playback, Record, why
 from zluda.replay.session import Session
@@ -47,8 +50,9 @@ class Recovery:
         if call.sequence in self._fatal:
             return self._fatal[call.sequence]
         try:
-            state.make_current(call.thread)
-            handler.run(state, call)
+            with decoding(call):
+                state.make_current(call.thread)
+                handler.run(state, call)
         except RunnerDied:
             raise
         except Error as error:
@@ -101,6 +105,16 @@ class Recovery:
             one.taint = _LOST if before.unrecorded else before.taint
 
 
+@contextmanager
+def decoding(call: Call) -> Iterator[None]:
+    """A call whose recorded signature lacks an argument (damaged, or of another CUDA) is unplayable."""
+    try:
+        yield
+    except KeyError as missing:
+        reason = f"{call.function}: its argument {missing} is not on record"
+        raise Unplayable(Unavailable(Verdict.GAP, reason)) from missing
+
+
 def why_skipped(call: Call) -> str | None:
     """Why a call is not issued at all; None for one that is."""
     if call.parent is not None:
@@ -133,4 +147,4 @@ def _spoil(state: Playback, call: Call, handler: Handler, failure: Unavailable) 
             state.handles.bind(kind, recorded, failure)
     if handler.spoils is not None:
         kind, parameter = handler.spoils
-        state.handles.bind(kind, call.arguments[parameter], failure)
+        state.handles.bind(kind, call.arguments.get(parameter, 0), failure)

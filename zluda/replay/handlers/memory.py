@@ -132,7 +132,8 @@ def source_of(state: Playback, call: Call) -> tuple[LiveAllocation, int, int]:
     """(allocation, offset, size in bytes) that a copy to the host reads."""
     arguments = call.arguments
     size = arguments["ByteCount"]
-    one, offset = target(state, arguments.get("srcDevice", arguments.get("src", 0)), size)
+    source = arguments["srcDevice"] if "srcDevice" in arguments else arguments["src"]
+    one, offset = target(state, source, size)
     return one, offset, size
 
 
@@ -160,5 +161,6 @@ _UNIFIED: dict[tuple[bool, bool], dict[bool, Handler]] = {
 
 def unified_copy(state: Playback, call: Call) -> Handler:
     """``cuMemcpy`` infers its direction from the addresses (unified addressing), and so does its replay."""
-    ends = (state.memory.is_device(call.arguments["dst"]), state.memory.is_device(call.arguments["src"]))
+    destination, source = call.arguments.get("dst", 0), call.arguments.get("src", 0)
+    ends = (state.memory.is_device(destination), state.memory.is_device(source))
     return _UNIFIED[ends]["hStream" in call.arguments]
