@@ -170,6 +170,12 @@ threads (void)
     pthread_join (thread[i], NULL);
 }
 
+static double
+nanoseconds (const struct timespec * start, const struct timespec * end)
+{
+  return (end->tv_sec - start->tv_sec) * 1e9 + end->tv_nsec - start->tv_nsec;
+}
+
 /* `count` empty launches, timed. */
 static void
 loop (long count)
@@ -177,16 +183,19 @@ loop (long count)
   CUdeviceptr buffer;
   unsigned number = 5;
   void * parameters[] = { &buffer, &number }, * function;
-  struct timespec start, end;
+  struct timespec start, end, cpu_start, cpu_end;
 
   setup ();
   CHECK (cuMemAlloc_v2 (&buffer, 1024));
   function = kernel ("empty2");
   clock_gettime (CLOCK_MONOTONIC, &start);
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &cpu_start);
   for (long i = 0; i < count; i++)
     run (function, 32, parameters);
   clock_gettime (CLOCK_MONOTONIC, &end);
-  printf ("%.1f ns a launch\n", ((end.tv_sec - start.tv_sec) * 1e9 + end.tv_nsec - start.tv_nsec) / count);
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &cpu_end);
+  printf ("%.1f ns a launch, %.1f of them at work\n", nanoseconds (&start, &end) / count,
+          nanoseconds (&cpu_start, &cpu_end) / count);
 }
 
 static void

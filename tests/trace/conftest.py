@@ -1,0 +1,38 @@
+"""The stand-in driver and its programs, built once; recordings of their scenes, made once each."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from recorded_scenes import SOURCES, Recorded, StandIn, run_trace
+
+
+@pytest.fixture(scope="session")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
+    directory = tmp_path_factory.mktemp("standin")
+
+    def build(source: str, *options: str) -> None:
+        command = ["cc", "-O1", "-w", str(SOURCES / source), "-o", *options]
+        subprocess.run(command, check=True, cwd=directory)
+
+    build("libcuda.c", "libcuda.so.1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-lpthread")
+    build("app.c", "app", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
+    build("late.c", "late", "-ldl")
+    return StandIn(directory)
+
+
+@pytest.fixture(scope="session")
+def scene(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Recorded]:
+    """Record a scene of the program; the same scene and capture are recorded once."""
+    made: dict[tuple[str, ...], Recorded] = {}
+
+    def record(*arguments: str, capture: str = "outputs") -> Recorded:
+        key = (capture, *arguments)
+        if key not in made:
+            directory = tmp_path_factory.mktemp("-".join(arguments))
+            made[key] = run_trace(directory / "trace.bin", standin.app, *arguments, capture=capture)
+        return made[key]
+
+    return record

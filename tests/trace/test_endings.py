@@ -1,0 +1,202 @@
+"""However a program or its recorder ends, what was recorded before is in the trace, and the status is right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from recorded_scenes import Recorded, StandIn, run_trace
+
+from zluda.tracefile import open_trace
+from zluda.tracefile.ring import CONTROL
+
+Scene = Callable[..., Recorded]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "calls"),
+    [("status", 7, 4), ("_exit", 3, 13), ("kill", 137, 13), ("abort", 134, 13), ("crash", 139, 6)],
+)
+def test_the_status_is_the_programs_and_nothing_is_lost(
+    scene: Scene, name: str, status: int, calls: int
+) -> None:
+    recorded = scene(name)
+    assert recorded.status == status
+    with open_trace(recorded.trace) as trace:
+        assert trace.counts().calls == calls
+
+
+def test_a_crash_says_in_which_call(scene: Scene) -> None:
+    recorded = scene("crash")
+    assert "ended by SIGSEGV in call 5, cuLaunchKernel" in recorded.errors
+    with open_trace(recorded.trace) as trace:
+        call = trace.call(5)
+        assert (call.function, call.result, call.end_ns) == ("cuLaunchKernel", None, None)
+        assert call.arguments["gridDimX"] == 1
+
+
+def test_a_program_that_never_uses_cuda(scene: Scene) -> None:
+    recorded = scene("nothing")
+    assert recorded.status == 2
+    assert "nothing was recorded" in recorded.errors and recorded.errors.count("\n") == 1
+    assert not recorded.trace.exists()
+
+
+@pytest.mark.parametrize("kind", ["missing", "not executable", "directory", "no place"])
+def test_a_program_that_cannot_be_started(standin: StandIn, tmp_path: Path, kind: str) -> None:
+    trace, app = tmp_path / "trace.bin", tmp_path / "app"
+    if kind == "not executable":
+        app.write_text("text")
+    elif kind == "directory":
+        app.mkdir()
+    elif kind == "no place":
+        trace, app = tmp_path / "nowhere" / "trace.bin", Path(standin.app)
+    line = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), str(app)]
+    result = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.startswith("zluda: ") and result.stderr.count("\n") == 1
+    assert str(app if kind != "no place" else trace.parent) in result.stderr
+
+
+def test_an_older_trace_gives_way(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    trace.write_bytes(b"older" * 1000)
+    assert run_trace(trace, standin.app, "status").status == 7
+    with open_trace(trace) as opened:
+        assert opened.counts().calls == 4
+
+
+@contextmanager
+def recording(
+    standin: StandIn, trace: Path, *arguments: str
+) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """A recording under way, once its first calls are made: the session, the recorder's and the program's pid."""
+    line = [
+        sys.executable,
+        "-m",
+        "zluda",
+        "trace",
+        "--capture",
+        "calls",
+        "-o",
+        str(trace),
+        standin.app,
+        *arguments,
+    ]
+    session = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    control = Path(f"{trace}.rings/control")
+    recorder = app = 0
+    try:
+        wait_until(lambda: word(control, "SEQUENCE") > 8)
+        recorder, app = word(control, "RECORDER_PID"), word(control, "APP_PID")
+        yield session, recorder, app
+    finally:
+        for pid in (app, recorder):
+            if pid:
+                stop(pid, signal.SIGKILL)
+        session.kill()
+        session.communicate()
+
+
+def word(control: Path, name: str) -> int:
+    """A word of the control page; 0 before it is there."""
+    try:
+        return int(struct.unpack_from("<Q", control.read_bytes(), CONTROL[name])[0])
+    except (FileNotFoundError, struct.error):
+        return 0
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
+
+
+def stop(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def check_complete(trace_file: Path, at_least: int) -> None:
+    """All calls without a hole, all but the last returned, every launch with its parameters."""
+    with open_trace(trace_file) as trace:
+        calls = list(trace.iter_calls())
+        assert len(calls) >= at_least
+        assert [call.sequence for call in calls] == list(range(len(calls)))
+        assert all(call.result == 0 for call in calls[:-1])
+        launches = list(trace.iter_launches())
+        launched = [c.sequence for c in calls if c.function == "cuLaunchKernel" and c.result == 0]
+        assert [launch.call for launch in launches] == launched
+        buffer = trace.allocations[-1].base
+        assert all(launch.parameters == struct.pack("<QI", buffer, 5) for launch in launches)
+    assert not Path(f"{trace_file}.rings").exists()
+
+
+@pytest.mark.parametrize("killed", ["recorder", "recorder and session", "everything"])
+def test_kill_in_the_middle_of_a_loop(standin: StandIn, tmp_path: Path, killed: str) -> None:
+    trace = tmp_path / "trace.bin"
+    control = Path(f"{trace}.rings/control")
+    with recording(standin, trace, "loop", "40000") as (session, recorder, app):
+        wait_until(lambda: word(control, "SEQUENCE") > 5000)
+        if killed != "recorder":
+            session.kill()
+        if killed == "everything":
+            stop(app, signal.SIGKILL)
+        stop(recorder, signal.SIGKILL)
+        if killed == "recorder":
+            _, errors = session.communicate(timeout=60)
+            assert session.returncode == 0
+            assert "recorder was killed" in errors
+            check_complete(trace, 40006)
+        else:
+            wait_until(lambda: not running(app) or killed != "everything")
+            time.sleep(0.3)
+            check_complete(trace, 5000)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_trace_is_finished_when_the_session_is_killed(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    with recording(standin, trace, "wait") as (session, recorder, app):
+        session.kill()
+        wait_until(lambda: not running(recorder))
+        assert running(app)  # it goes on, unrecorded
+        with open_trace(trace) as opened:
+            assert opened.counts().calls == 13
+            assert [gap.kind for gap in opened.gaps] == ["recorder"]
+
+
+def test_signals_to_the_session_reach_the_program(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    with recording(standin, trace, "wait") as (session, _, _app):
+        assert session.stdout is not None and session.stdout.readline() == "ready\n"
+        session.terminate()
+        session.communicate(timeout=60)
+        assert session.returncode == 128 + signal.SIGTERM
+    with open_trace(trace) as opened:
+        assert opened.counts().calls == 13
+
+
+def test_a_trace_being_recorded_is_not_overwritten(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    with recording(standin, trace, "wait"):
+        second = run_trace(trace, standin.app, "saxpy")
+        assert second.status == 2
+        assert "another recorder is writing it" in second.errors
