@@ -29,12 +29,12 @@ inline uint32_t hash(uint32_t index)
     return index ^ (index >> 15);
 }
 
-// Multiples of 1/256 in [low, low + span).
+// Values in [low, low + span) that fill the mantissa, so that sums and products round.
 inline std::vector<float> real_values(size_t count, uint32_t seed, float low, float span)
 {
     std::vector<float> values(count);
     for (size_t i = 0; i < count; i++)
-        values[i] = low + std::floor(span * 256.0f * float(hash(uint32_t(i) + seed) >> 8) / 16777216.0f) / 256.0f;
+        values[i] = low + span * (float(hash(uint32_t(i) + seed) >> 8) / 16777216.0f);
     return values;
 }
 

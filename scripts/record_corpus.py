@@ -69,8 +69,8 @@ def results(command: list[str], directory: Path) -> tuple[str, bytes]:
     return printed, file.read_bytes()
 
 
-def record(program: str, directory: Path, replay_on: list[str]) -> dict[str, Any]:
-    """All steps for one program; returns what ``[recorded]`` is to say."""
+def record(program: str, directory: Path) -> dict[str, Any]:
+    """Build, run twice, record; returns what ``[recorded]`` is to say of it."""
     recipe = tomllib.loads((CORPUS / program / "record.toml").read_text())
     build(program, recipe, directory)
     command = recipe["record"]["command"]
@@ -82,19 +82,20 @@ def record(program: str, directory: Path, replay_on: list[str]) -> dict[str, Any
     printed, data = results(tracing, directory)
     if data != first[1]:
         raise StepFailed(f"{program} gave other results while it was recorded:\n{printed}")
-    made: dict[str, Any] = {
+    return {
         "results": hashlib.blake2b(data, digest_size=16).hexdigest(),
         "trace_bytes": trace.stat().st_size,
     }
-    for device in replay_on:
-        page = directory / f"replay-{device.replace(':', '-')}.json"
-        text = run([*ZLUDA, "replay", str(trace), "--device", device, "--json"], directory)
-        page.write_text(text)
-        verdict = json.loads(text)
-        made[f"replayed_on_{device.replace(':', '_')}"] = verdict["verdict"]
-        if verdict["verdict"] != "identical":
-            raise StepFailed(f"{program} on {device}: {text}")
-    return made
+
+
+def replayed(directory: Path, device: str) -> tuple[str, str]:
+    """Replay the trace; the verdict, and what was printed."""
+    command = [*ZLUDA, "replay", str(directory / "trace.bin"), "--device", device, "--json"]
+    try:
+        text = run(command, directory)
+    except StepFailed as failure:
+        return "failed", str(failure)
+    return json.loads(text)["verdict"], text
 
 
 def host_facts() -> dict[str, str]:
@@ -134,21 +135,26 @@ def main() -> int:
             directory = work / program
             directory.mkdir(parents=True)
             try:
-                recorded = {**facts, **record(program, directory, options.replay_on)}
-                recipe = completed_recipe(program, recorded)
-                print(f"{program}: recorded, {recorded['trace_bytes']} bytes", flush=True)
+                recorded = {**facts, **record(program, directory)}
             except StepFailed as failure:
                 failed.append(program)
-                recipe = ""
                 print(f"{program}: FAILED\n{failure}", flush=True)
-            if recipe:
-                (directory / "record.toml").write_text(recipe)
+                continue
+            print(f"{program}: recorded, {recorded['trace_bytes']} bytes", flush=True)
+            for device in options.replay_on:
+                verdict, text = replayed(directory, device)
+                recorded[f"replayed_on_{device.replace(':', '_')}"] = verdict
+                if verdict != "identical":
+                    failed.append(program)
+                    print(f"{program} on {device}: FAILED\n{text}", flush=True)
+            (directory / "record.toml").write_text(completed_recipe(program, recorded))
             for name in ("trace.bin", "record.toml"):
-                if (directory / name).exists():
-                    archive.add(directory / name, f"{program}/{name}")
+                archive.add(directory / name, f"{program}/{name}")
     total = sum(path.stat().st_size for path in work.glob("*/trace.bin"))
-    done = len(programs) - len(failed)
-    print(f"{done} of {len(programs)} programs recorded, {total} bytes of traces; failed: {failed or 'none'}")
+    done = len(programs) - len(set(failed))
+    print(
+        f"{done} of {len(programs)} programs recorded and replayed, {total} bytes of traces; failed: {failed or 'none'}"
+    )
     return 1 if failed else 0
 
 

@@ -18,8 +18,8 @@ MUTATIONS = HERE / "mutations"
 # fault → (program that must notice, words of which one is in the name of the first kernel that differs)
 NOTICED = {
     "add_is_sub": ("black_scholes", ("price_options",)),
-    "fma_rounds_twice": ("saxpy", ("saxpy",)),
-    "fma_rounds_down": ("matmul", ("multiply",)),
+    "fma_rounds_twice": ("nbody", ("step",)),
+    "fma_rounds_down": ("matmul", ("multiply", "update")),
     "shuffle_ignores_the_lane": ("reduction", ("reduce",)),
     "ballot_is_inverted": ("reduction", ("warp_scan",)),
     "atomic_add_is_or": ("histogram", ("count",)),

@@ -67,8 +67,12 @@ def test_every_program_is_recorded_and_its_record_completed(host: Path) -> None:
 def test_a_replay_that_differs_fails_and_the_others_go_on(host: Path) -> None:
     done = _record(host, "same", "nbody", "saxpy")
     assert done.returncode == 1
-    assert "nbody: FAILED" in done.stdout and "saxpy: recorded" in done.stdout
+    assert "nbody on cuda:0: FAILED" in done.stdout and "saxpy: recorded" in done.stdout
     assert "1 of 2 programs recorded" in done.stdout
+    with tarfile.open(host / "out" / "corpus.tar") as archive:
+        recipe = archive.extractfile("nbody/record.toml")
+        assert recipe is not None
+        assert tomllib.loads(recipe.read().decode())["recorded"]["replayed_on_cuda_0"] == "failed"
 
 
 def test_results_that_change_from_run_to_run_are_refused(host: Path) -> None:

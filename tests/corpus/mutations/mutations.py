@@ -29,6 +29,7 @@ def _warp(opcode: str, broken: Callable[..., Any]) -> Mutation:
     """``broken(lower, f, instruction)`` in place of the lowering over ``TargetOps``."""
 
     def mutate() -> None:
+        import zluda.compiler.lower.families  # registers all of them
         from zluda.compiler.lower.table import LOWERINGS
 
         lower = LOWERINGS[opcode]
@@ -38,8 +39,10 @@ def _warp(opcode: str, broken: Callable[..., Any]) -> Mutation:
 
 
 def _add_is_sub(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
-    if instruction.type.kind == "f":
-        instruction = dataclasses.replace(instruction, opcode="sub")
+    from zluda.compiler.lower.lanewise import LANEWISE
+
+    if instruction.type.kind == "f":  # integers make addresses
+        return LANEWISE["sub"](b, dataclasses.replace(instruction, opcode="sub"), operands)
     return lower(b, instruction, operands)
 
 
