@@ -180,7 +180,9 @@ def run_many(forms: Sequence[tuple[str, str, str]], inputs: Sequence[Bits]) -> l
     addresses = iter(load(module, *names))
     results = []
     for body, result, sources in forms:
-        arrays = [np.asarray(x, dtype=f"<u{width_of(k) // 8}") for x, k in zip(inputs, sources.split(), strict=True)]
+        arrays = [
+            np.asarray(x, dtype=f"<u{width_of(k) // 8}") for x, k in zip(inputs, sources.split(), strict=True)
+        ]
         scalar, vector = (call(next(addresses), arrays, width_of(result)) for _ in LANES)
         wrong = np.flatnonzero(scalar != vector)
         assert not len(wrong), f"{body}: lanes disagree at {[hex(int(a[wrong[0]])) for a in arrays]}"
