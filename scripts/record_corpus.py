@@ -152,9 +152,8 @@ def main() -> int:
                 archive.add(directory / name, f"{program}/{name}")
     total = sum(path.stat().st_size for path in work.glob("*/trace.bin"))
     done = len(programs) - len(set(failed))
-    print(
-        f"{done} of {len(programs)} programs recorded and replayed, {total} bytes of traces; failed: {failed or 'none'}"
-    )
+    print(f"{done} of {len(programs)} programs recorded and replayed, {total} bytes of traces;", end=" ")
+    print(f"failed: {', '.join(dict.fromkeys(failed)) or 'none'}")
     return 1 if failed else 0
 
 

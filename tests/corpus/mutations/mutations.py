@@ -29,8 +29,7 @@ def _warp(opcode: str, broken: Callable[..., Any]) -> Mutation:
     """``broken(lower, f, instruction)`` in place of the lowering over ``TargetOps``."""
 
     def mutate() -> None:
-        import zluda.compiler.lower.families  # registers all of them
-        from zluda.compiler.lower.table import LOWERINGS
+        from zluda.compiler.lower.families import LOWERINGS
 
         lower = LOWERINGS[opcode]
         LOWERINGS[opcode] = lambda f, instruction: broken(lower, f, instruction)
