@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ ACTS: dict[str, Callable[[], object]] = {
     "write": lambda: os.write(2, b"LLVM ERROR: no such luck\n"),
     "write much": lambda: [os.write(2, bytes(4096)) for _ in range(100)],
     "write and abort": lambda: (os.write(2, b"LLVM ERROR: no such luck\n"), os.abort()),
+    "close its doorbell": lambda: (os.close(int(sys.argv[4])), time.sleep(3600)),
     "internal": lambda: {}["missing"],
     "cuda error": lambda: _raise(
         CudaError(700, "cuX", "far away", launch=LaunchError("bad", kernel="k", block=(1, 2, 3), address=8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -91,6 +92,8 @@ def start(
     command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. Raises DeviceError where
     the device is not there or an address cannot be had, RunnerDied where the process ends before it is ready.
     """
+    if sys.platform != "linux":
+        raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
     check_options(device, numerics=numerics, check="none", contract="auto")
     factory, confined = FACTORIES[kind(device)]
