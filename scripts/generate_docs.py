@@ -20,8 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 import judge  # noqa: E402
 from isa_forms import all_forms  # noqa: E402
 
-from zluda.compiler.lower import LANEWISE  # noqa: E402
-from zluda.compiler.lower.table import LOWERINGS  # noqa: E402
+from zluda.compiler.lower.families import LANEWISE, LOWERINGS  # noqa: E402
 from zluda.ptx.instructions import opcode_names  # noqa: E402
 
 GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
