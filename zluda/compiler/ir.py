@@ -192,7 +192,9 @@ class Builder:
 
     def text(self) -> str:
         """The body, one instruction a line."""
-        return "".join(f"{line}\n" for line in (*self.entry, *self.lines))
+        start = 1 if self.lines and self.lines[0].endswith(":") else 0  # allocas go below the entry's label
+        lines = (*self.lines[:start], *self.entry, *self.lines[start:])
+        return "".join(f"{line}\n" for line in lines)
 
     def fresh(self, hint: str = "v") -> str:
         """A name not used before in this function (without ``%``)."""
