@@ -28,8 +28,11 @@ TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
 FOREVER = (1 << 63) - 1
-PASS_SLOTS = 1 << 16
-"""The most slots one pass takes from a ring: 8 MiB, some 20,000 launches."""
+FIRST_PASS_SLOTS, PASS_SLOTS = 1 << 10, 1 << 16
+"""The most slots one pass takes from a ring, at first and later: 8 MiB are some 20,000 launches.
+
+Passes grow while nothing but known launches comes: one that gives out kernel handles goes the long way whole.
+"""
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
@@ -83,6 +86,7 @@ class Drain:
         self._signatures: list[_Signature | None] = [None] * len(self.functions)
         self._signature_ids: dict[int, int] = {}  # index of a function → its signature
         self._fast = FastLaunches(self.functions)
+        self._pass_slots = FIRST_PASS_SLOTS
         self.open: dict[int, _Open] = {}
         self._rows: list[CallRow] = []
         self._finished: list[FinishRow] = []
@@ -94,7 +98,7 @@ class Drain:
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
         for found in ring.open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
-        batches = [batch for one in self._rings.values() if (batch := one.batch(PASS_SLOTS)) is not None]
+        batches = [batch for one in self._rings.values() if (batch := one.batch(self._pass_slots)) is not None]
         for batch in batches:
             if batch.last_ns is not None:
                 # What is left behind may be the cause of later records in other rings.
@@ -127,6 +131,7 @@ class Drain:
     def _process(self, batches: list[Batch]) -> None:
         rest: list[Record] = []
         plain = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
+        self._pass_slots = min(2 * self._pass_slots, PASS_SLOTS) if plain else FIRST_PASS_SLOTS
         for batch in batches:
             if plain:
                 rows, left = self._fast.take(batch, self.effects.shapes, self._signature_ids)
