@@ -283,7 +283,7 @@ class NativeDriver:
         return False
 
     def close(self) -> None:
-        """Give the reserved addresses back, unless a failed kernel spoilt that; the process takes the rest."""
+        """Give the reserved addresses back, unless a failed kernel spoilt that; the process has the rest."""
         if self._arena is not None and not self._failed:
             self._arena.close()
         self._arena = None
