@@ -11,27 +11,24 @@ STACK_REGION = STACK_BYTES * MAX_WARPS
 
 Triple = ctypes.c_uint32 * 3
 
-READY, WAITING, DONE, NEW = range(4)
-
 
 class Barrier(ctypes.Structure):
-    """One of a block's barriers: warps arrived, threads expected (0: all), and the votes of ``bar.red``."""
+    """One of a block's barriers: warps arrived, threads expected (0: all), votes, who waits (a bit a warp)."""
 
     _fields_ = [
         ("arrived", ctypes.c_uint32),
         ("expected", ctypes.c_uint32),
         ("votes", ctypes.c_uint32),
         ("voters", ctypes.c_uint32),
+        ("waiting", ctypes.c_uint32),
     ]
 
 
 class Fiber(ctypes.Structure):
-    """A warp that can be suspended: saved stack pointer, state, barrier waited for, votes read there."""
+    """A warp that can be suspended: its saved stack pointer, and the votes of its last barrier."""
 
     _fields_ = [
         ("stack", ctypes.c_uint64),
-        ("state", ctypes.c_uint32),
-        ("barrier", ctypes.c_uint32),
         ("votes", ctypes.c_uint32),
         ("voters", ctypes.c_uint32),
     ]
@@ -60,6 +57,8 @@ class Context(ctypes.Structure):
         ("warps", ctypes.c_uint32),
         ("live", ctypes.c_uint32),
         ("current", ctypes.c_uint32),
+        ("ready", ctypes.c_uint32),
+        ("pending", ctypes.c_uint32),
         ("padding", ctypes.c_uint32),
         ("barriers", Barrier * BARRIERS),
         ("fibers", Fiber * MAX_WARPS),
