@@ -46,7 +46,7 @@ compiler:
 
 .PHONY: check-mufu
 check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
-	$(BIN)/python tests/numerics/mufu_check.py
+	PYTHONPATH=tests/support $(BIN)/python tests/numerics/mufu_check.py
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

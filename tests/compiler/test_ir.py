@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+import lane_harness
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 from zluda.compiler.ir import Builder, Module, Value, constant, mangle, type_bits
-
-sys.path.insert(0, str(Path(__file__).parent / "lower"))
-import lane_harness
 
 I32 = Value("i32", 1, "%x")
 WIDE = Value("i32", 16, "%v")

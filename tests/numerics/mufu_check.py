@@ -1,6 +1,6 @@
 """Hold the vector IR of NVIDIA's approximate units to an H200's own outputs, over all 2^32 inputs.
 
-    python tests/numerics/mufu_check.py [function ...]        `make check-mufu`
+    PYTHONPATH=tests/support python tests/numerics/mufu_check.py [function ...]     or: make check-mufu
 
 ``data/mufu_hashes.npz`` has one hash for every 2^20 consecutive inputs (2^16 for the 16-bit functions): the
 sum of fmix32(output + input * 0x9E3779B9) modulo 2^32, measured on an H200 (sm_90, driver 580.159.04).
@@ -15,11 +15,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "compiler" / "lower"))
-
 import lane_harness
+import numpy as np
 
 from zluda.compiler.ir import Builder, Module, Value
 from zluda.compiler.lower import mufu, rounding

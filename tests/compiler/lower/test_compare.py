@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-import exact
+import exact_floats as exact
 import numpy as np
 import pytest
-from exact import FORMATS, Format
+from exact_floats import FORMATS, Format
 from lane_harness import run, run_many
 from test_integer import to_int, values
 

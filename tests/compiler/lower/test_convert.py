@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import exact
+import exact_floats as exact
 import numpy as np
 import pytest
-from exact import BF16, F32, F64, FORMATS, MODES, Format
+from exact_floats import BF16, F32, F64, FORMATS, MODES, Format
 from lane_harness import run, run_many
 from test_integer import check, clamp, to_int, values
 
