@@ -5,8 +5,8 @@ On an NVIDIA host, with the program of ``record_overhead.cu`` built:
     python bench/record_overhead.py PROGRAM [--seconds 30] [--json]
 
 The loop is sized so that it takes ``--seconds`` unrecorded; the ratio is of the loop's own time, ring stalls
-included. Without a GPU, ``--drain`` measures the drain alone: launches a second, one core, from rings made up in
-memory.
+included. Without a GPU, ``--drain`` measures the drain alone: launches a second, one core, from rings made
+up in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -99,14 +98,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what recording costs")
     parser.add_argument("program", nargs="?")
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--drain", action="store_true")
     parser.add_argument("--launches", type=int, default=300_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if not options.drain and not options.program:
-        parser.error("give the built program of record_overhead.cu, or --drain")
-    result: dict[str, Any] = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    result |= drain(options.launches) if options.drain else overhead(options.program, options.seconds)
+    result: dict[str, Any] = {"cores": os.cpu_count()}
+    result |= overhead(options.program, options.seconds) if options.program else drain(options.launches)
     if options.json:
         print(json.dumps(result))
         return

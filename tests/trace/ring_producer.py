@@ -1,4 +1,6 @@
-"""The producer's side of a ring in Python, so that the consumer can be tested (and timed) without an application."""
+"""The producer's side of a ring in Python, so that the consumer can be tested (and timed) without an
+application.
+"""
 
 from __future__ import annotations
 

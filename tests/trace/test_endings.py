@@ -1,4 +1,6 @@
-"""However a program or its recorder ends, what was recorded before is in the trace, and the status is right."""
+"""However a program or its recorder ends, what was recorded before is in the trace, and the status is
+right.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_an_older_trace_gives_way(standin: StandIn, tmp_path: Path) -> None:
 def recording(
     standin: StandIn, trace: Path, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """A recording under way, once its first calls are made: the session, the recorder's and the program's pid."""
+    """A recording under way, once its first calls are made: the session, the recorder's and the program's
+    pid.
+    """
     line = [
         sys.executable,
         "-m",

@@ -1,9 +1,9 @@
 """Starting the application and holding it at its first instruction, so that the agent can get in.
 
-The application is our own child: its exit status is ours to wait for, its standard streams are ours, and what
-`exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its entry point is reached; there a
-jump-to-itself takes the place of the first two bytes and tracing ends, so that Frida can attach. Writing the two
-bytes back lets it go.
+The application is our own child: its exit status is ours to wait for, its standard streams are ours, and
+what `exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its entry
+point is reached; there a jump-to-itself takes the place of the first two bytes and tracing ends, so that
+Frida can attach. Writing the two bytes back lets it go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One run of ``zluda trace``: start the application, get the agent in, keep a recording for each process, report."""
+"""One run of ``zluda trace``: start the application, get the agent in, keep a recording for each process,
+report.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,10 @@ def record(
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
-    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed). Children that
-    use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line for each thing worth
-    telling at once. Raises :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
+    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed).
+    Children that use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line
+    for each thing worth telling at once. Raises :class:`zluda.Error` where the application cannot be started
+    or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
@@ -136,7 +139,9 @@ class _Session:
         self._source = spec.c_source()
 
     def attach(self, pid: int) -> None:
-        """Get the agent into the process that is held; returns when the driver, if it is there already, is hooked."""
+        """Get the agent into the process that is held; returns when the driver, if it is there already, is
+        hooked.
+        """
         self._main = self._main or pid
         try:
             session = self._device.attach(pid)
@@ -255,7 +260,9 @@ class _Session:
         }
 
     def _close(self, recording: Recording) -> None:
-        """The recorded program has ended. A trace without calls (a child that never used CUDA) is taken away."""
+        """The recorded program has ended. A trace without calls (a child that never used CUDA) is taken
+        away.
+        """
         summary = recording.finish()
         if summary.get("calls") or summary.get("recovered"):
             self._finished.append((recording, summary))

@@ -1,4 +1,5 @@
-"""What the agent's C code needs to know: functions packed into structures, and constants as ``#define`` lines.
+"""What the agent's C code needs to know: functions packed into structures, and constants as ``#define``
+lines.
 
 A function's index is its place in the list that :func:`functions` returns; the same list, as JSON, stands in
 the rings' directory for whoever drains them. Exports that no header declares are given at run time: hooked by
@@ -101,7 +102,9 @@ def unknown_function(name: str) -> dict[str, Any]:
 
 
 def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
-    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not know."""
+    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not
+    know.
+    """
     table = driver_api()["functions"]
     rows = [{"name": name, **row} for name, row in table.items()]
     rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]

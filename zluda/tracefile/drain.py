@@ -1,9 +1,9 @@
 """Draining: records out of the rings, rows into the trace.
 
-One pass (:meth:`Drain.step`) reads the clock, then every ring's head, and takes what is stamped before that moment; sorts it
-by time over all rings; turns it into rows; commits them together with the new tails; and only then gives the
-slots back. So a record is in the trace or in its ring, never in neither, and after a kill the noted tails say
-which is which.
+One pass (:meth:`Drain.step`) reads the clock, then every ring's head, and takes what is stamped before that
+moment; sorts it by time over all rings; turns it into rows; commits them together with the new tails; and
+only then gives the slots back. So a record is in the trace or in its ring, never in neither, and after a
+kill the noted tails say which is which.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 from zluda.tracefile import ring
 from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
-from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
+from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.ring import Batch, Record, Ring
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
@@ -98,7 +98,8 @@ class Drain:
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
         for found in ring.open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
-        batches = [batch for one in self._rings.values() if (batch := one.batch(self._pass_slots)) is not None]
+        found_batches = (one.batch(self._pass_slots) for one in self._rings.values())
+        batches = [batch for batch in found_batches if batch is not None]
         for batch in batches:
             if batch.last_ns is not None:
                 # What is left behind may be the cause of later records in other rings.
@@ -292,7 +293,9 @@ class Drain:
 
 
 def _assemble(signature: _Signature, entered: bytes, left: bytes) -> tuple[bytes, list[bytes | None]]:
-    """The `arguments` blob of a call, and what each parameter points to, from the bodies of its two records."""
+    """The `arguments` blob of a call, and what each parameter points to, from the bodies of its two
+    records.
+    """
     parts = [entered[: signature.words]]
     pointees: list[bytes | None] = []
     before_at, after_at = signature.words, 8

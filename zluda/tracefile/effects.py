@@ -121,7 +121,9 @@ class Effects:
         self.compute_capability = 0
         self.hooked: frozenset[int] = frozenset()
         self.shapes: dict[bytes, int] = {}
-        """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle changes."""
+        """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle
+        changes.
+        """
         self._counted: Counter[str] = Counter()
         self._handlers = {
             "launch": self._launch,
@@ -301,7 +303,7 @@ class Effects:
             self.live.globals[key] = module
 
     def _end_overlapping(self, base: int, size: int, call: int) -> None:
-        """What lies there still is gone without a call: with its context, or by one that is not understood."""
+        """What still lies there is gone without a call: with its context, or by one not understood."""
         spans = self.live.spans
         doomed = {key for key in (spans.find(base), spans.find(base + size - 1)) if key is not None}
         for key in doomed:

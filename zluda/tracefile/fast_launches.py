@@ -1,8 +1,8 @@
 """The short way for plain launches: rows straight from the slots, a whole batch at a time.
 
-A launch-bound application makes some 200,000 launches a second, each of them two records that stand side by side and
-say nothing new: a kernel, a shape and attributes that have been seen before, no captured memory, success. Everything else
-goes the long way through :class:`zluda.tracefile.effects.Effects`.
+A launch-bound application makes some 200,000 launches a second, each of them two records that stand side by
+side and say nothing new: a kernel, a shape and attributes that have been seen before, no captured memory,
+success. Everything else goes the long way through :class:`zluda.tracefile.effects.Effects`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 64
-"""Kernel, grid, block, shared bytes: the first eight argument words of ``cuLaunchKernel``, which name a shape."""
+"""Kernel, grid, block, shared bytes: the first eight argument words of ``cuLaunchKernel``, which name a
+shape.
+"""
 _WORDS_BYTES = 88
 _STREAM_AT = 64
 _BODY = ring.RECORD_HEADER_BYTES
@@ -65,8 +67,8 @@ class FastLaunches:
     ) -> tuple[Rows, NDArray[np.int64]]:
         """Rows of the plain launches, and the indices of the records that are left.
 
-        ``shapes`` maps the first :data:`KEY_BYTES` of a launch's arguments to a shape that is on record; ``signature`` the index
-        of a function to its signature, for the functions that have one.
+        ``shapes`` maps the first :data:`KEY_BYTES` of a launch's arguments to a shape that is on record;
+        ``signature`` the index of a function to its signature, for the functions that have one.
         """
         import numpy as np
 
@@ -93,7 +95,8 @@ class FastLaunches:
         functions = rows["function"][first]
         usable = np.zeros(len(self._launches), bool)
         usable[[index for index in signature if self._launches[index]]] = True
-        return first[usable[functions]]
+        plain: NDArray[np.int64] = first[usable[functions]]
+        return plain
 
     def _shapes(
         self, slots: NDArray[np.uint8], starts: NDArray[np.int64], shapes: Mapping[bytes, int]
@@ -108,7 +111,10 @@ class FastLaunches:
         return np.array([get(data[at : at + KEY_BYTES], -1) for at in range(0, len(data), KEY_BYTES)])
 
     def _succeeded(self, slots: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return ~slots[starts, _BODY : _BODY + 4].any(axis=1)
+        import numpy as np
+
+        results = slots[starts, _BODY : _BODY + 4]
+        return np.asarray(np.equal(results, 0).all(axis=1))
 
     def _rows(
         self,

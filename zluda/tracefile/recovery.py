@@ -16,8 +16,8 @@ from zluda.tracefile.writer import TraceWriter
 def merge_rings(path: Path) -> bool:
     """Merge the rings that stand beside ``path`` into it, and take them away.
 
-    False where there is nothing to do: no rings, or a recorder that still works on them. Raises TraceError where
-    the trace or a ring is damaged; the rings then stay.
+    False where there is nothing to do: no rings, or a recorder that still works on them. Raises TraceError
+    where the trace or a ring is damaged; the rings then stay.
     """
     directory = rings_directory(path)
     try:

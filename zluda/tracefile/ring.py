@@ -12,30 +12,31 @@ Beside the trace ``x.bin`` stands, while it is being recorded, the directory ``x
 ``globals-N``
     the recorder's answer to the module load that is call N: the names of its variables, one a line.
 
-**Slots and records.** A ring is an array of slots of :data:`SLOT_BYTES` bytes. ``head`` (slots ever written) and ``tail``
-(slots ever consumed) only grow; slot number *n* lies at index *n* modulo the capacity. A record is one or more
-consecutive slots: a header of :data:`RECORD_HEADER_BYTES` bytes (:data:`RECORD_HEADER`), then its body. A record never
-wraps: where it would, a ``PAD`` record fills the rest of the ring. The producer writes the body, then the header, then the
-commit word (the low half of slot number + 1, so that an older lap is never mistaken for it), then ``head``. x86
-keeps stores in order, so what lies before ``head`` is complete at any moment, even if the producer is killed
-at the next instruction; what lies behind it is not looked at.
+**Slots and records.** A ring is an array of slots of :data:`SLOT_BYTES` bytes. ``head`` (slots ever written)
+and ``tail`` (slots ever consumed) only grow; slot number *n* lies at index *n* modulo the capacity. A record
+is one or more consecutive slots: a header of :data:`RECORD_HEADER_BYTES` bytes (:data:`RECORD_HEADER`), then
+its body. A record never wraps: where it would, a ``PAD`` record fills the rest of the ring. The producer
+writes the body, then the header, then the commit word (the low half of slot number + 1, so that an older lap
+is never mistaken for it), then ``head``. x86 keeps stores in order, so what lies before ``head`` is complete
+at any moment, even if the producer is killed at the next instruction; what lies behind it is not looked at.
 
-**Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is closed by a
-record of its own (``LEAVE``), so the recorder never waits for a call that has not returned. Everything else that
-belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic clock's, taken before the record is
-committed. What one thread did before another thread's call began was committed before that call's time stamp; so a
-recorder that reads the clock, then the heads, and consumes only records stamped before that moment, in order of
-their stamps, sees causes before effects over all rings.
+**Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is
+closed by a record of its own (``LEAVE``), so the recorder never waits for a call that has not returned.
+Everything else that belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic
+clock's, taken before the record is committed. What one thread did before another thread's call began was
+committed before that call's time stamp; so a recorder that reads the clock, then the heads, and consumes
+only records stamped before that moment, in order of their stamps, sees causes before effects over all rings.
 
-**Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process does not exist, or
-its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application sets ``FLAG_STOPPED`` and goes
-on unrecorded.
+**Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process
+does not exist, or its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application
+sets ``FLAG_STOPPED`` and goes on unrecorded.
 
-**After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes the
-tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets the lock
-merges what is left (``recovery.py``).
+**After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes
+the tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets
+the lock merges what is left (``recovery.py``).
 
-All these numbers are given to the agent's C code as ``#define`` lines by :func:`c_defines`; they stand nowhere else.
+All these numbers are given to the agent's C code as ``#define`` lines by :func:`c_defines`; they stand
+nowhere else.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ DATA_HEADER_BYTES = 16
 DEFAULT_RING_BYTES = 256 << 20
 SMALL_RING_BYTES = 4 << 20
 FULL_SIZE_RINGS = 4
-"""Rings of the first threads have the full size; an application with hundreds of threads must not fill the disk."""
+"""Rings of the first threads have the full size; an application with hundreds of threads must not fill the
+disk.
+"""
 CONTROL_BYTES = 4096
 CONTROL_MAGIC = int.from_bytes(b"ZLUDACTL", "little")
 RING_MAGIC = int.from_bytes(b"ZLUDARNG", "little")
@@ -72,17 +75,27 @@ HEARTBEAT_LIMIT_NS = 60_000_000_000
 
 # --- record kinds ------------------------------------------------------------------------------------
 
+# kind: what the header's fields and the body mean
 KINDS = {
     "PAD": 0,  # nothing: the rest of the ring before it wraps
-    "ENTER": 1,  # function: its index; extra: parent + 1; body: argument words, `in` pointees, packed parameters
-    "LEAVE": 2,  # function: LEAVE_ flags; body: result (8 bytes), `out` pointees
-    "DATA": 3,  # function: parameter | direction << 8 | part << 16; extra: address; body: total, offset, bytes
-    "PAGE": 4,  # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
-    "FUNCTION": 5,  # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
-    "GLOBAL": 6,  # extra: address; body: size, module handle (8 bytes each), name
-    "GAP": 7,  # body: kind, NUL, text
-    "DEVICE": 8,  # function: ordinal; body: total memory, compute capability major and minor (8 bytes each), name
-    "DRIVER": 9,  # extra: cuDriverGetVersion
+    # function: its index; extra: parent + 1; body: argument words, `in` pointees, packed parameters
+    "ENTER": 1,
+    # function: LEAVE_ flags; body: result (8 bytes), `out` pointees
+    "LEAVE": 2,
+    # function: parameter | direction << 8 | part << 16; extra: address; body: total, offset, bytes
+    "DATA": 3,
+    # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
+    "PAGE": 4,
+    # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
+    "FUNCTION": 5,
+    # extra: address; body: size, module handle (8 bytes each), name
+    "GLOBAL": 6,
+    # body: kind, NUL, text
+    "GAP": 7,
+    # function: ordinal; body: total memory, compute capability major, minor (8 bytes each), name
+    "DEVICE": 8,
+    # extra: cuDriverGetVersion
+    "DRIVER": 9,
 }
 PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER = KINDS.values()
 
@@ -258,8 +271,8 @@ class Ring:
     def batch(self, limit: int) -> Batch | None:
         """The records that are waiting, at most ``limit`` slots of them; None where there are none.
 
-        Nothing is consumed before :meth:`consume`. Raises TraceError where a record's commit word or length is
-        not what the producer writes.
+        Nothing is consumed before :meth:`consume`. Raises TraceError where a record's commit word or length
+        is not what the producer writes.
         """
         index = self.tail % self.capacity
         waiting = self.head - self.tail
@@ -324,7 +337,9 @@ class Ring:
 
 
 class Batch:
-    """Records of one ring, not yet consumed: ``rows`` are their headers, ``starts`` their slots in ``data``."""
+    """Records of one ring, not yet consumed: ``rows`` are their headers, ``starts`` their slots in
+    ``data``.
+    """
 
     def __init__(
         self, ring: Ring, data: bytes, starts: list[int], rows: NDArray[np.void], slots: int, more: bool

@@ -221,7 +221,7 @@ enter (GumInvocationContext * context)
   call->stream = function->stream != 0xff ? call->word[function->stream] : 0;
 
   call->parent = self->current;
-  call->start = now ();
+  call->start = call->end = now ();
   call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
   self->current = call->sequence + 1;
 
