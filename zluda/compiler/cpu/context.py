@@ -6,14 +6,14 @@ import ctypes
 
 MAX_WARPS = 32  # 1024 threads a block
 BARRIERS = 16  # PTX ISA 9.7.13.1: sixteen barriers a block
-STACK_BYTES = 16 << 20  # address space of one warp's stack; pages are backed when touched
+STACK_BYTES = 32 << 20  # address space of a warp's stack: 512 KiB of local memory a thread, and as much again
 STACK_REGION = STACK_BYTES * MAX_WARPS
 
 Triple = ctypes.c_uint32 * 3
 
 
 class Barrier(ctypes.Structure):
-    """One of a block's barriers: warps arrived, threads expected (0: all), votes, who waits (a bit a warp)."""
+    """One of a block's barriers: warps arrived, threads expected (0: all), votes, warps that wait."""
 
     _fields_ = [
         ("arrived", ctypes.c_uint32),

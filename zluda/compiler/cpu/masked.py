@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
 from zluda.compiler.analysis.uniformity import Zone
-from zluda.compiler.codegen import FunctionCodegen, Mask
+from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
+from zluda.compiler.registers import Mask
 from zluda.compiler.target import Lanes
 
 DONE = "done"

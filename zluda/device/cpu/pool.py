@@ -12,12 +12,22 @@ import os
 import threading
 from typing import Any
 
-from zluda.compiler.cpu.context import STACK_REGION, Context, Job
+from zluda.compiler.cpu.context import MAX_WARPS, STACK_BYTES, STACK_REGION, Context, Job
 from zluda.device.cpu.link import runtime
+from zluda.errors import DeviceError
 
 MAX_SHARED_BYTES = 227 << 10  # a block's most on sm_90
 _SMALL = 20_000  # instructions of warps, about ten microseconds
 _CHUNKS_PER_WORKER = 16
+
+_NORESERVE = 0x4000
+
+
+def _protect(address: int, size: int) -> None:
+    """Make pages unusable."""
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    if mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), 0) != 0:
+        raise DeviceError("cpu", f"cannot guard a stack: {os.strerror(ctypes.get_errno())}")
 
 
 class Worker:
@@ -28,6 +38,8 @@ class Worker:
         self._stacks = mmap.mmap(-1, STACK_REGION, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
         self._shared = mmap.mmap(-1, (MAX_SHARED_BYTES + 0xFFFF) & ~0xFFFF)
         self.context.stack_low = ctypes.addressof(ctypes.c_char.from_buffer(self._stacks))
+        for warp in range(MAX_WARPS):  # a stack that overflows must not run into the next
+            _protect(self.context.stack_low + warp * STACK_BYTES, mmap.PAGESIZE)
         self.context.stack_high = self.context.stack_low + STACK_REGION
         self.context.shared = ctypes.addressof(ctypes.c_char.from_buffer(self._shared))
         self.context.worker = index
@@ -35,9 +47,6 @@ class Worker:
     @property
     def address(self) -> int:
         return ctypes.addressof(self.context)
-
-
-_NORESERVE = 0x4000
 
 
 class Pool:
