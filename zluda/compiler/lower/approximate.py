@@ -1,4 +1,8 @@
-"""``.approx`` and ``.full`` forms (PTX ISA 9.7.3): which unit, and the arithmetic ptxas puts around it."""
+"""``.approx`` and ``.full`` forms (PTX ISA 9.7.3): which unit, and the arithmetic ptxas puts around it.
+
+What is computed is what the unit gives at run time. A constant argument, which ptxas folds to the correctly
+rounded value instead, arrives as a :class:`~zluda.compiler.ir.Value` with ``bits``: folding belongs here.
+"""
 
 from __future__ import annotations
 
