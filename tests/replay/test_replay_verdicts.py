@@ -283,7 +283,7 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL, Verdict.IDENTICAL]
     assert "cuMemcpy2D_v2" in result.results[0].reason
     assert result.exit_status() == 2
-    assert result.meta["not_replayed"] == {"cuMemcpy2D_v2": 1}
+    assert result.reasons["calls of cuMemcpy2D_v2, which is not replayed"] == 1
 
 
 def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:
