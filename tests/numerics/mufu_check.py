@@ -19,7 +19,7 @@ import lane_harness
 import numpy as np
 
 from zluda.compiler.ir import Builder, Module, Value
-from zluda.compiler.lower import mufu, rounding
+from zluda.compiler.lower import rounding, units
 from zluda.compiler.lower.lanewise import canonical_nan
 
 HASHES = Path(__file__).parent / "data" / "mufu_hashes.npz"
@@ -33,28 +33,30 @@ def _half(unit: str, mode: str) -> Callable[[Builder, Value], Value]:
     def emit(b: Builder, x: Value) -> Value:
         if mode == "bf16":
             return b.zext(
-                rounding.to_bfloat(b, mufu.call_unit(b, unit, b.bitcast(b.shl(x, 16), "float")), "rz"), "i32"
+                rounding.to_bfloat(b, units.call_unit(b, unit, b.bitcast(b.shl(x, 16), "float")), "rz"), "i32"
             )
         widened = b.cast("fpext", b.bitcast(b.trunc(x, "i16"), "half"), "float")
-        return b.zext(canonical_nan(b, rounding.truncate_to_half(b, mufu.call_unit(b, unit, widened))), "i32")
+        return b.zext(
+            canonical_nan(b, rounding.truncate_to_half(b, units.call_unit(b, unit, widened))), "i32"
+        )
 
     return emit
 
 
 def _high_word(name: str) -> Callable[[Builder, Value], Value]:
     def emit(b: Builder, x: Value) -> Value:
-        bits = mufu.call_unit_f64(b, name, b.shl(b.zext(x, "i64"), 32))
+        bits = units.call_unit_f64(b, name, b.shl(b.zext(x, "i64"), 32))
         return b.trunc(b.lshr(bits, 32), "i32")
 
     return emit
 
 
 def _single(name: str) -> Callable[[Builder, Value], Value]:
-    return lambda b, x: canonical_nan(b, mufu.call_unit(b, name, b.bitcast(x, "float")))
+    return lambda b, x: canonical_nan(b, units.call_unit(b, name, b.bitcast(x, "float")))
 
 
 FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
-    **{name: _single(name) for name in mufu.UNITS},
+    **{name: _single(name) for name in units.UNITS},
     **{name: _high_word(name) for name in ("rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64")},
     "ex2.approx.f16": _half("ex2.approx.ftz.f32", "f16"),
     "tanh.approx.f16": _half("tanh.approx.f32", "f16"),

@@ -12,7 +12,7 @@ from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower import floating, rounding
 from zluda.compiler.lower.formats import by_elements, load_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
-from zluda.compiler.lower.mufu import UNITS, UNITS_F64, call_unit, call_unit_f64
+from zluda.compiler.lower.units import UNITS, UNITS_F64, call_unit, call_unit_f64
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
 
