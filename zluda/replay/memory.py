@@ -252,6 +252,8 @@ class ReplayMemory:
     def record_pages(self, call: int) -> Ranges:
         """Live allocation id → ranges that the record holds contents of after ``call``."""
         found: Ranges = {}
+        if call not in self._trace.calls_with_pages:
+            return found
         for page in self._trace.pages(call):
             if page.allocation in self.live:
                 start, stop = _clipped(page, self.live[page.allocation])
