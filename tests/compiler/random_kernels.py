@@ -58,7 +58,8 @@ class _Writer:
         r = self.rng
         d, a, b = (r.randrange(REGISTERS) for _ in range(3))
         second = r.choice([f"%r{b}", str(r.randint(-5, 40)), "%r8", "%r9"])
-        plain = f"{r.choice(['add.u32', 'sub.u32', 'mul.lo.u32', 'xor.b32', 'and.b32'])} %r{d}, %r{a}, {second};"
+        operation = r.choice(["add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32"])
+        plain = f"{operation} %r{d}, %r{a}, {second};"
         forms = [
             plain,
             plain,

@@ -40,7 +40,9 @@ def on_cpu(device: CpuDevice, text: str, threads: int, uniform: int) -> np.ndarr
 def check(seed: int, threads: int, uniform: int) -> None:
     device = CpuDevice(threads=1)
     text = random_kernel(seed)
-    np.testing.assert_array_equal(on_cpu(device, text, threads, uniform), expected(text, threads, uniform), text)
+    np.testing.assert_array_equal(
+        on_cpu(device, text, threads, uniform), expected(text, threads, uniform), text
+    )
     device.close()
 
 

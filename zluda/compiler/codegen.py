@@ -78,6 +78,7 @@ class FunctionCodegen(RegisterFile):
         self.instruction: Instruction | None = None
         self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
         self.stack_variables: dict[str, Value] = {}
+        self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
         self.after_label = ""  # where a masked block goes when none of its lanes is left
         self.exited: Value | None = None  # where a called function notes lanes that left the kernel
         self._entry_values: dict[str, Value] = {}

@@ -99,8 +99,9 @@ FAULTS = {
     3: "misaligned address",
     4: "threads wait at barriers that can never complete",
     6: "device-side assert triggered",
+    7: "barrier.sync reached by a part of a warp: independent thread scheduling is not supported",
     5: "call through an invalid function pointer",
 }
 """Why a launch stopped, by :attr:`Job.fault`."""
 
-FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6}
+FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6, "apart": 7}

@@ -96,6 +96,7 @@ class MaskedControl:
 
     def _write_native(self, index: int) -> None:
         self.b.label(self._label(index))
+        self.f.lanes_elsewhere = None
         self._begin_round(index)
         self.f.block(index, None)
         match self.f.graph.blocks[index].terminator:
@@ -169,6 +170,7 @@ class MaskedControl:
         width = self.f.geometry.width
         self._store_mask(index, [self.b.splat(constant("i1", 0), width)] * len(mask))
         self.f.after_label = after
+        self.f.lanes_elsewhere = lambda: self._elsewhere(index, zone)
         self._begin_round(index)
         self.f.block(index, tuple(mask))
         assert self.f.mask is not None
@@ -176,6 +178,30 @@ class MaskedControl:
         self.b.branch(after)
         self.b.label(after)
         self._follow(index, zone)
+
+    def _elsewhere(self, index: int, zone: Zone) -> Value:
+        """Whether lanes wait at another of the zone's blocks that a barrier may follow."""
+        found: Value = constant("i1", 0)
+        synchronising = self._synchronising()
+        for other in zone.blocks:
+            if other != index and other in synchronising:
+                found = self.b.or_(self._any(self._load_mask(other)), found)
+        return found
+
+    def _synchronising(self) -> set[int]:
+        """Blocks from which a barrier, or a call that may hold one, can be reached."""
+        blocks = self.f.graph.blocks
+        predecessors = self.f.graph.predecessors()
+        stack = [
+            b.index for b in blocks if any(i.opcode in ("bar", "barrier", "call") for i in b.instructions)
+        ]
+        found: set[int] = set()
+        while stack:
+            n = stack.pop()
+            if n not in found:
+                found.add(n)
+                stack += predecessors[n]
+        return found
 
     def _leave_block(self, index: int, mask: list[Value]) -> None:
         """Hand the block's lanes to its successors."""

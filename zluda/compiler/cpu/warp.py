@@ -154,6 +154,17 @@ class WarpOps:
         """Every fence is the strongest one."""
         f.b.emit("fence seq_cst")
 
+    def require_whole_warp(self, f: FunctionCodegen) -> None:
+        """Lanes that reach ``barrier.sync`` on another path would have to run while these wait."""
+        if f.lanes_elsewhere is None:
+            return
+        apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
+        f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
+        f.b.label(apart)
+        self.trap(f, "apart")
+        f.b.branch(whole)
+        f.b.label(whole)
+
     def barrier(
         self,
         f: FunctionCodegen,
