@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import Case
 from kernels import LAYOUT, MODULE, add, added, parameters, ramp
+from replay_case import Case
 
 import zluda
 from zluda.diff.results import ReplayResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from conftest import Case
 from kernels import ADD, HEADER, LAYOUT, MODULE, add, added, parameters, ramp
 from python_device import PythonDevice, PythonKernel
+from replay_case import Case
 from trace_builder import BASE
 
 from zluda.device.base import Dim3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from conftest import Case
 from kernels import ADD, BROKEN, HEADER, LAYOUT, MODULE, add, added, floats, parameters, ramp
 from python_device import PythonDevice, PythonKernel
+from replay_case import Case
 
 from zluda.device.base import Dim3
 from zluda.diff.results import Verdict
