@@ -138,7 +138,9 @@ def main() -> None:
     try:
         summary = Recorder(trace, control).run()
     except Error as error:
-        control["FLAGS"] |= FLAG_STOPPED  # nobody drains any more: the application must not wait
+        # Nobody drains any more: the application must not wait. What is committed, and what the rings hold,
+        # is merged when the trace is next opened.
+        control["FLAGS"] |= FLAG_STOPPED
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(2)
     print(json.dumps(summary), flush=True)

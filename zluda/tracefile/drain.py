@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import struct
+import tempfile
 import time
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from zluda.tracefile import ring
 from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
@@ -27,6 +28,8 @@ from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
+SPILL_BYTES = 64 << 20
+"""Data of one open call beyond this waits in a temporary file."""
 FOREVER = (1 << 63) - 1
 FIRST_PASS_SLOTS, PASS_SLOTS = 1 << 10, 1 << 16
 """The most slots one pass takes from a ring, at first and later: 8 MiB are some 20,000 launches.
@@ -60,7 +63,20 @@ class _Open:
     start_ns: int
     body: bytes
     data: list[Data] = field(default_factory=list)
+    data_bytes: int = 0
+    spill: IO[bytes] | None = None
     written: bool = False  # its row stands in the trace, open
+
+    def add_data(self, function: int, body: bytes) -> None:
+        """A DATA record; what is large waits for the call's end in a file, not in memory."""
+        _, offset = _DATA_HEADER.unpack_from(body)
+        content: bytes | tuple[IO[bytes], int, int] = body[ring.DATA_HEADER_BYTES :]
+        self.data_bytes += len(body)
+        if self.data_bytes > SPILL_BYTES:
+            self.spill = self.spill or tempfile.TemporaryFile()  # noqa: SIM115 - closed with its last reader
+            content = (self.spill, self.spill.seek(0, os.SEEK_END), len(content))
+            self.spill.write(body[ring.DATA_HEADER_BYTES :])
+        self.data.append(Data(function & 0xFF, function >> 8 & 0xFF, function >> 16, offset, content))
 
 
 class Drain:
@@ -120,7 +136,11 @@ class Drain:
         """Take everything that is left, and write what is only known at the end."""
         while self.step(FOREVER):
             pass
+        for sequence, call in self.open.items():
+            self.effects.launch_left_open(self._completed(call, sequence, 0, b""))
+        self._write_rows()
         self.effects.finish()
+        self._commit()
 
     def close(self) -> None:
         for one in self._rings.values():
@@ -170,21 +190,12 @@ class Drain:
     def _complete(self, call: _Open, sequence: int, end_ns: int, flags: int, body: bytes) -> None:
         signature = call.signature
         result = int.from_bytes(body[:4], "little")
-        arguments = call.body[: signature.words]
-        if not signature.plain:
-            arguments, pointees = _assemble(signature, call.body, body)
-            self.effects.completed(
-                Completed(
-                    sequence=sequence,
-                    row=signature.row,
-                    words=struct.unpack_from(f"<{signature.words // 8}Q", call.body),
-                    pointees=pointees,
-                    packed=call.body[signature.words + signature.inputs :],
-                    result=result,
-                    flags=flags,
-                    data=call.data,
-                )
-            )
+        if signature.plain:
+            arguments = call.body[: signature.words]
+        else:
+            completed = self._completed(call, sequence, flags, body)
+            arguments = completed.arguments
+            self.effects.completed(completed)
         if call.written:
             self._finished.append((sequence, end_ns, result, arguments))
         else:
@@ -192,15 +203,27 @@ class Drain:
                 (sequence, call.thread, call.parent, signature.id, call.start_ns, end_ns, result, arguments)
             )
 
+    def _completed(self, call: _Open, sequence: int, flags: int, body: bytes) -> Completed:
+        """A call with the body of its LEAVE; none where it never returned."""
+        signature = call.signature
+        arguments, pointees = _assemble(signature, call.body, body)
+        return Completed(
+            sequence=sequence,
+            row=signature.row,
+            words=struct.unpack_from(f"<{signature.words // 8}Q", call.body),
+            arguments=arguments,
+            pointees=pointees,
+            packed=call.body[signature.words + signature.inputs :],
+            result=int.from_bytes(body[:4], "little"),
+            flags=flags,
+            data=call.data,
+        )
+
     def _rare(self, kind: int, sequence: int, function: int, extra: int, body: bytes) -> None:
         if kind == ring.DATA:
             call = self.open.get(sequence)
             if call is not None:
-                total, offset = _DATA_HEADER.unpack_from(body)
-                parameter, direction, part = function & 0xFF, function >> 8 & 0xFF, function >> 16
-                call.data.append(
-                    Data(parameter, direction, part, total, offset, body[ring.DATA_HEADER_BYTES :])
-                )
+                call.add_data(function, body)
         elif kind == ring.PAGE:
             self.effects.page_changed(sequence, function, extra, body)
         elif kind == ring.FUNCTION:

@@ -10,7 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from zluda.tracefile import ring
 from zluda.tracefile.reachability import LiveSpans
@@ -47,14 +47,21 @@ ImageReader = Callable[[list[bytes], int], ModuleContents]
 
 @dataclass(slots=True)
 class Data:
-    """One DATA record."""
+    """One DATA record: a piece at ``offset`` of what a parameter points to."""
 
     parameter: int
     direction: int
     part: int
-    total: int
     offset: int
-    content: bytes
+    held: bytes | tuple[IO[bytes], int, int]  # itself, or where it waits: file, place, size
+
+    @property
+    def content(self) -> bytes:
+        if isinstance(self.held, bytes):
+            return self.held
+        file, place, size = self.held
+        file.seek(place)
+        return file.read(size)
 
 
 @dataclass(slots=True)
@@ -64,6 +71,7 @@ class Completed:
     sequence: int
     row: dict[str, Any]
     words: tuple[int, ...]
+    arguments: bytes  # as the `call` row holds them
     pointees: list[bytes | None]  # what each parameter points to: after the call where the call writes it
     packed: bytes
     result: int
@@ -162,6 +170,11 @@ class Effects:
             if row["effect"] == "effect" and not row["replay"]:
                 self._count_gap(call)
         self._payloads(call)
+
+    def launch_left_open(self, call: Completed) -> None:
+        """A call never returned: if it is a launch, it is on record as one."""
+        if str(call.row.get("special", "")).startswith("launch"):
+            self._handlers[call.row["special"]](call)
 
     def function_described(self, sequence: int, handle: int, body: bytes) -> None:
         """A FUNCTION record: the layout of a kernel's parameters, and its name."""

@@ -34,8 +34,9 @@ function startAgent(table) {
   const control = openControl(Memory.allocUtf8String(table.control));
   if (control.isNull())
     throw new Error(`cannot map ${table.control}`);
-  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int']);
-  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0);
+  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'uint64']);
+  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0,
+    uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
 }

@@ -501,13 +501,14 @@ same (const char * a, const char * b)
 
 /* Called once; `control` is the mapped page. Returns 0, or what failed. */
 int
-start (void * control, const char * directory, int outputs)
+start (void * control, const char * directory, int outputs, u64 progress_limit)
 {
   u32 key = 0;
 
   state.control = control;
   strcpy (state.directory, directory);
   state.outputs = (u32) outputs;
+  state.progress_limit = progress_limit;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);
   state.alive = mmap (NULL, 4096, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   if ((void *) state.alive == MAP_FAILED_ADDRESS)

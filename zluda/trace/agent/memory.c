@@ -7,7 +7,6 @@
 #define PAGE_BYTES CHUNK_BYTES
 #define STAGING_PAGES 16
 #define NESTED_LIMIT (1 << 20)       /* as zluda/tracefile/reachability.py */
-#define PROGRESS_LIMIT_NS 10000000000ULL
 
 /* What is known of a page. */
 enum
@@ -462,9 +461,9 @@ wait_for_stream (struct call * call, u64 time, u64 stream)
     if (++queries > 64)
     {
       sleep_ns (queries > 4096 ? 500000 : 5000);
-      if (now () - start > PROGRESS_LIMIT_NS)
+      if (now () - start > state.progress_limit)
       {
-        write_gap (call, time, "memory", "no progress for 10 seconds, the stream was not waited for");
+        write_gap (call, time, "memory", "no progress for some seconds, the stream was not waited for");
         distrust_all ();
         return 0;
       }

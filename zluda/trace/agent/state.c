@@ -113,6 +113,7 @@ struct state
   volatile u32 * alive;          /* wiped in a forked child, whose rings belong to the parent */
   u32 thread_key;
   u32 outputs;                   /* --capture outputs */
+  u64 progress_limit;            /* nanoseconds for which a stream is waited for */
   char directory[1024];
   volatile u32 lock;             /* guards the tables below; never held across a driver call */
   struct allocation ** allocations;
