@@ -216,6 +216,18 @@ def test_a_trap_in_a_kernel_is_a_crash_and_names_its_place(case: Case) -> None:
     assert "block (3, 0, 0)" in result.results[0].reason
 
 
+def test_a_crash_on_inputs_that_differed_says_so(case: Case) -> None:
+    def deadly(*_: object) -> None:
+        raise RunnerDied("crash", kernel="other", signal=11)
+
+    program = Recorded(case)
+    call = program.launch()
+    program.launch(case.record.function(program.module, "other", LAYOUT))
+    result = case.replay({"add": lambda *_: None, "other": deadly})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.CRASH]
+    assert f"its inputs already differed after call {call}" in result.results[1].reason
+
+
 def test_a_kernel_that_keeps_dying_is_left_out(case: Case) -> None:
     def deadly(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
         raise RunnerDied("crash", kernel="add", signal=11)

@@ -52,7 +52,7 @@ class LaunchPlayer:
             seconds = time.perf_counter() - started
             replayed = state.memory.changed(reach)  # on a GPU the first read may be what shows a failure
         except Error as error:
-            return self._broke_off(launch, reach, error)
+            return self._broke_off(launch, reach, error, min(since.values(), default=None))
         for one in reach:
             one.reached = True
         recorded = state.memory.record_pages(launch.call)
@@ -150,11 +150,14 @@ class LaunchPlayer:
     # --- a launch without a result of its own -----------------------------------------------------------
 
     def _broke_off(
-        self, launch: Launch, reach: list[LiveAllocation], error: Error
+        self, launch: Launch, reach: list[LiveAllocation], error: Error, differing_since: int | None
     ) -> tuple[LaunchResult, Ranges]:
         """A launch that failed here. One that had begun may have written anything within its reach."""
         failure = death(error) if isinstance(error, RunnerDied) else why(error)
         began = failure.verdict in (Verdict.CRASH, Verdict.HANG)
+        if began and differing_since is not None:
+            reason = f"{failure.reason}; its inputs already differed after call {differing_since}"
+            failure = Unavailable(failure.verdict, reason)
         if began:
             self._deaths[launch.kernel] += 1
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():
