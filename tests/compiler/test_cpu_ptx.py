@@ -112,7 +112,7 @@ def test_an_early_return_does_not_stop_a_barrier(device: CpuDevice) -> None:
 
 
 def test_cluster_barriers_are_named_as_unsupported(device: CpuDevice) -> None:
-    with pytest.raises(UnsupportedError, match="barrier.cluster"):
+    with pytest.raises(UnsupportedError, match=r"barrier\.cluster"):
         run(device, "barrier.cluster.arrive; ret;")
 
 

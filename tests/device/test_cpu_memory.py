@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def test_freed_blocks_coalesce(sizes: list[int], order: object) -> None:
     before = list(memory._free)
     starts = [memory.allocate(s) for s in sizes]
     spans = sorted((start, start + size) for start, size in zip(starts, sizes, strict=True))
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
     order.shuffle(starts)  # type: ignore[attr-defined]
     for start in starts:
         memory.free(start)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.cfg import Graph, build_graph
+from zluda.compiler.analysis.cfg import CONVERGENCE, Graph, build_graph
 from zluda.compiler.analysis.liveness import Liveness, liveness
 from zluda.compiler.analysis.operands import CARRY, split
 from zluda.compiler.analysis.order import Order, weak_topological_order
@@ -59,8 +59,24 @@ class FunctionCodegen(RegisterFile):
         self.unit, self.function, self.ops = unit, function, ops
         self.geometry = ops.geometry
         self.b = Builder(unit.ir)
-        self.partial = partial
-        self.graph: Graph = build_graph(function, unit.file)
+        self._analyse(partial, apart=False)
+        if self.uniformity.polling_loops():
+            self._analyse(True, apart=True)
+        self.mask: Mask | None = None
+        self.instruction: Instruction | None = None
+        self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
+        self.stack_variables: dict[str, Value] = {}
+        self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
+        self.after_label = ""  # where a masked block goes when none of its lanes is left
+        self.exited: Value | None = None  # where a called function notes lanes that left the kernel
+        self._entry_values: dict[str, Value] = {}
+        self.guard: Lanes | None = None
+        self.set_up_registers()
+
+    def _analyse(self, partial: bool, *, apart: bool) -> None:
+        """Graph, order, liveness, shapes; ``apart``: for lanes that may have to be executed one by one."""
+        function, ops = self.function, self.ops
+        self.graph: Graph = build_graph(function, self.unit.file, cut=CONVERGENCE if apart else frozenset())
         self.order: Order = weak_topological_order(self.graph)
         results = {v.name for v in function.returns if v.space == "reg"}
         self.live: Liveness = liveness(self.graph, results)
@@ -73,17 +89,8 @@ class FunctionCodegen(RegisterFile):
             lambda name: ops.symbol_shape(self, name),
             function.is_entry,
             partial,
+            apart,
         ).run()
-        self.mask: Mask | None = None
-        self.instruction: Instruction | None = None
-        self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
-        self.stack_variables: dict[str, Value] = {}
-        self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
-        self.after_label = ""  # where a masked block goes when none of its lanes is left
-        self.exited: Value | None = None  # where a called function notes lanes that left the kernel
-        self._entry_values: dict[str, Value] = {}
-        self.guard: Lanes | None = None
-        self.set_up_registers()
 
     # --- blocks and instructions -----------------------------------------------------------------------
 

@@ -154,8 +154,10 @@ class RegisterFile:
     def _needs_blend(self, name: str, blocks: list[int]) -> bool:
         if not any(n in self.uniformity.masked for n in blocks):
             return False
-        return len(blocks) > 1 or any(
-            self._outlives_round(name, c.blocks, c.head) for c in self.order.around(blocks[0])
+        return (
+            len(blocks) > 1
+            or self.uniformity.apart
+            or any(self._outlives_round(name, c.blocks, c.head) for c in self.order.around(blocks[0]))
         )
 
     def _outlives_round(self, name: str, loop: list[int], head: int) -> bool:

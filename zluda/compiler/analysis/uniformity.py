@@ -12,14 +12,14 @@ sides meet (:meth:`Uniformity._clobbered`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.liveness import Liveness
 from zluda.compiler.analysis.operands import CARRY, definitions, split
-from zluda.compiler.analysis.order import Order
+from zluda.compiler.analysis.order import Component, Order
 from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
 from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
 from zluda.compiler.target import VARYING, Geometry, Shape
@@ -32,6 +32,18 @@ _UNIFORM_RESULTS = {"activemask"}
 """Instructions without lane operands whose result all active lanes share."""
 
 _COMPUTED = {"mov", "cvta"}
+
+_POLLING_LOADS = {"volatile", "relaxed", "acquire"}
+
+
+def polls(graph: Graph, blocks: Sequence[int]) -> bool:
+    """Whether a loop of these blocks may wait for memory to change: a lock, or a flag."""
+    return any(
+        (i.opcode == "ld" and i.slots.get("sem") in _POLLING_LOADS)
+        or (i.opcode == "atom" and i.slots.get("op") in ("cas", "exch"))
+        for n in blocks
+        for i in graph.blocks[n].instructions
+    )
 
 
 @dataclass(slots=True)
@@ -47,6 +59,7 @@ class Uniformity:
     """The analysis; read ``shapes``, ``masked`` and ``zones`` after :meth:`run`.
 
     ``partial`` says that lanes may be missing from the start (a tail warp, a function called divergently).
+    ``apart`` says that lanes may be executed in any order: then nothing defined may be shared between them.
     """
 
     graph: Graph
@@ -57,6 +70,7 @@ class Uniformity:
     symbol: SymbolShape
     is_entry: bool
     partial: bool
+    apart: bool = False
     shapes: dict[str, Shape] = field(default_factory=dict)
     masked: set[int] = field(default_factory=set)
     zones: list[Zone] = field(default_factory=list)
@@ -65,6 +79,8 @@ class Uniformity:
 
     def run(self) -> Uniformity:
         self._meets = post_dominators(self.graph)
+        if self.apart:
+            self._forced = {r.name for b in self.graph.blocks for i in b.instructions for r in definitions(i)}
         while True:
             self._shapes()
             undefined = self._undefined()
@@ -74,6 +90,10 @@ class Uniformity:
             self._forced = forced
         self._lay_out_zones()
         return self
+
+    def polling_loops(self) -> list[Component]:
+        """Loops that lanes leave one by one and in which they may wait for each other's writes."""
+        return [c for c in self.order.components if c.head in self.masked and polls(self.graph, c.blocks)]
 
     # --- shapes ----------------------------------------------------------------------------------------
 
