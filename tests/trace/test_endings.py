@@ -198,6 +198,20 @@ def test_a_recorder_that_cannot_write_lets_the_program_go_on(standin: StandIn, t
         assert calls == list(range(len(calls))) and len(calls) > 8
 
 
+def test_a_held_program_does_not_outlive_its_session() -> None:
+    code = (
+        "import time; from zluda.trace.hold import HeldProcess;"
+        "print(HeldProcess(['/bin/sleep', '60']).pid, flush=True); time.sleep(60)"
+    )
+    session = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert session.stdout is not None
+    pid = int(session.stdout.readline())
+    assert running(pid)
+    session.kill()
+    wait_until(lambda: not running(pid))
+    session.communicate()
+
+
 def test_without_frida_the_remedy_is_named(standin: StandIn, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['frida'] = None; sys.argv = ['zluda', 'trace', sys.argv[1]];"

@@ -76,13 +76,13 @@ def record(
     options = _Options(capture, ring_bytes, progress_seconds)
     session = _Session(frida, list(command), Path(output), options, note or (lambda text: None))
     started = time.monotonic()
-    try:
-        session.attach(process.pid)
-    except BaseException:
-        process.kill()
-        session.finish()
-        raise
     with _forwarded_signals(process.pid):
+        try:
+            session.attach(process.pid)
+        except BaseException:
+            process.kill()
+            session.finish()
+            raise
         process.release()
         status = process.wait()
     outcome = session.finish()

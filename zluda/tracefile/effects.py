@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from zluda.tracefile import ring
+from zluda.tracefile.blobs import MAX_BLOB_BYTES
 from zluda.tracefile.reachability import LiveSpans
 from zluda.tracefile.records import PAGE_BYTES, AllocationKind, Direction, Fidelity, ModuleKind
 from zluda.tracefile.writer import LaunchRow, TraceWriter
@@ -370,16 +371,25 @@ class Effects:
         contents = read(pieces, self.compute_capability) if read else None
         kind = contents.kind if contents else ModuleKind.OTHER
         handle = call.output(0)
+        pieces = [self._storable(call, piece) for piece in pieces]
         module = self._writer.add_module(
             call.sequence, kind, handle, origin=origin, image=pieces[0] if pieces else b""
         )
         for ordinal, piece in enumerate(pieces[1:], 1):
-            self._writer.add_image(module, kind, piece, origin=f"fat binary {ordinal} as loaded")
+            if piece:
+                self._writer.add_image(module, kind, piece, origin=f"fat binary {ordinal} as loaded")
         self.live.modules[handle] = module
         self.live.loads[module] = call.sequence
         if contents:
             self._note_contents(call, module, contents)
         self._answer(call.sequence, "".join(f"{name}\n" for name in contents.globals) if contents else "")
+
+    def _storable(self, call: Completed, piece: bytes) -> bytes:
+        """The image; nothing, and a gap, where it is too large for one blob, as big libraries are."""
+        if len(piece) <= MAX_BLOB_BYTES:
+            return piece
+        self._writer.add_gap(call.sequence, "module", f"an image of {len(piece)} bytes is not stored")
+        return b""
 
     def _note_contents(self, call: Completed, module: int, contents: ModuleContents) -> None:
         self.live.fidelity[module] = contents.fidelity

@@ -16,6 +16,19 @@ let agent = null;    // the C half
 let state = null;    // its memory
 let functions = null; // the packed table
 
+const PR_SET_PDEATHSIG = 1;
+
+// The program was started so that it dies with the session while it is held (hold.py). From its first
+// instruction on it is to outlive it: taken back by the main thread, whose setting it is.
+function outliveSession() {
+  const start = Module.findGlobalExportByName('__libc_start_main');
+  const prctl = Module.findGlobalExportByName('prctl');
+  if (start === null || prctl === null)
+    return;
+  const set = new NativeFunction(prctl, 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']);
+  Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
+}
+
 function libc() {
   const symbols = {};
   for (const name of LIBC) {
@@ -98,6 +111,7 @@ function hook(module) {
 rpc.exports = {
   begin(cSource) {
     source = cSource;
+    outliveSession();
     Process.attachModuleObserver({
       onAdded(module) {
         if (functions !== null || !/^libcuda\.so/.test(module.name))
