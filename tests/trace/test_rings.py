@@ -16,7 +16,8 @@ from zluda.errors import TraceError
 from zluda.tracefile import AllocationKind, Direction, TraceWriter, open_trace, ring
 from zluda.tracefile.drain import Drain
 from zluda.tracefile.recovery import merge_rings
-from zluda.tracefile.ring import Ring, rings_directory
+from zluda.tracefile.ring import rings_directory
+from zluda.tracefile.ring_reader import Ring
 
 
 @pytest.fixture

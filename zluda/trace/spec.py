@@ -63,6 +63,9 @@ SPECIALS = [
     "proc_address",
 ]
 
+C_FILES = ("state", "ring", "launch", "allocations", "capture", "modules", "special", "hooks")
+"""The agent's C code, each file after those it uses."""
+
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
 
 # Values of the driver API that the agent uses (cuda.h).
@@ -162,8 +165,8 @@ def c_source() -> str:
     }
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
-    parts = ("state.c", "ring.c", "launch.c", "memory.c", "modules.c", "hooks.c")
-    return ring.c_defines() + defines + "".join(files.joinpath(part).read_text("utf-8") for part in parts)
+    parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
+    return ring.c_defines() + defines + "".join(parts)
 
 
 def javascript_source() -> str:

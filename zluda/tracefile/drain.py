@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from zluda.tracefile import ring
-from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
+from zluda.tracefile.completed_call import Completed, Data
+from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
 from zluda.tracefile.records import Direction, Parameter
-from zluda.tracefile.ring import Batch, Record, Ring
+from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
@@ -112,7 +113,7 @@ class Drain:
     def step(self, horizon_ns: int | None = None) -> int:
         """One pass; returns how many records it moved. Raises TraceError for a ring that is damaged."""
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
-        for found in ring.open_rings(self.directory, self._rings):
+        for found in open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
         found_batches = (one.batch(self._pass_slots) for one in self._rings.values())
         batches = [batch for batch in found_batches if batch is not None]
@@ -225,7 +226,7 @@ class Drain:
             if call is not None:
                 call.add_data(function, body)
         elif kind == ring.PAGE:
-            self.effects.page_changed(sequence, function, extra, body)
+            self.effects.memory.page_changed(sequence, function, extra, body)
         elif kind == ring.FUNCTION:
             self.effects.function_described(sequence, extra, body)
         elif kind == ring.GLOBAL:

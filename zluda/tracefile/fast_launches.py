@@ -7,13 +7,13 @@ success. Everything else goes the long way through :class:`zluda.tracefile.effec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from zluda.tracefile import ring
-from zluda.tracefile.ring import Batch
+from zluda.tracefile.ring_reader import Batch
 from zluda.tracefile.writer import CallRow, LaunchRow
 
 if TYPE_CHECKING:
@@ -126,28 +126,41 @@ class FastLaunches:
         signature: Mapping[int, int],
     ) -> Rows:
         entered, left, data = batch.rows[first], batch.rows[first + 1], batch.data
-        bodies = (starts[first] * ring.SLOT_BYTES + _BODY).tolist()
-        ends = (starts[first] * ring.SLOT_BYTES + _BODY + entered["length"]).tolist()
+        begins = starts[first] * ring.SLOT_BYTES + _BODY
+        bodies, packed = begins.tolist(), (begins + _WORDS_BYTES).tolist()
+        ends = (begins + entered["length"]).tolist()
         stream_at = _BODY + _STREAM_AT
         stream = slots[starts[first], stream_at : stream_at + 8].copy().view("<i8")[:, 0].tolist()
         sequence = entered["sequence"].tolist()
-        parents = [extra - 1 if extra else None for extra in entered["extra"].tolist()]
         calls = zip(
             sequence,
             repeat(batch.ring.thread),
-            parents,
-            [signature[index] for index in entered["function"].tolist()],
+            _parents(entered["extra"]),
+            _signatures(entered["function"], signature),
             entered["time"].tolist(),
             left["time"].tolist(),
             repeat(0),
-            [data[at : at + _WORDS_BYTES] for at in bodies],
+            [data[at:end] for at, end in zip(bodies, packed, strict=True)],
         )
         launches = zip(
             sequence,
             shape.tolist(),
             stream,
-            [data[at + _WORDS_BYTES : end] for at, end in zip(bodies, ends, strict=True)],
+            [data[at:end] for at, end in zip(packed, ends, strict=True)],
             repeat(None),
             (left["function"] & ring.LEAVE_CAPTURED).tolist(),
         )
         return Rows(list(calls), list(launches))
+
+
+def _parents(extra: NDArray[np.uint64]) -> Iterable[int | None]:
+    """The call around each launch, None where there is none, as nearly everywhere."""
+    if not extra.any():
+        return repeat(None)
+    return [number - 1 if number else None for number in extra.tolist()]
+
+
+def _signatures(functions: NDArray[np.uint32], signature: Mapping[int, int]) -> Iterable[int]:
+    if len(functions) and (functions == functions[0]).all():
+        return repeat(signature[int(functions[0])])
+    return [signature[index] for index in functions.tolist()]

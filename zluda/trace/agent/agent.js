@@ -8,7 +8,7 @@
 
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'gettid', 'open', 'close', 'read',
-  'posix_fallocate', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'fallocate', 'ftruncate', '__errno_location', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
 ];
 
 let source = null;   // of the C half
