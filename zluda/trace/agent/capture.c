@@ -218,7 +218,7 @@ is_capturing (u64 stream)
 {
   u32 status = 0;
 
-  if (state.captures == 0 || state.driver.cuStreamIsCapturing == NULL)
+  if (state.captures == 0)
     return 0;
   /* An error means the legacy stream while another stream captures: it must not be touched either. */
   if (state.driver.cuStreamIsCapturing (stream, (u64) &status, 0, 0) & 0xffffffff)

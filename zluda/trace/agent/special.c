@@ -52,8 +52,7 @@ memory_type (u64 pointer)
 {
   u32 type = 0;
 
-  if (state.driver.cuPointerGetAttribute == NULL
-      || state.driver.cuPointerGetAttribute ((u64) &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer, 0) & 0xffffffff)
+  if (state.driver.cuPointerGetAttribute ((u64) &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer, 0) & 0xffffffff)
     return CU_MEMORYTYPE_HOST;
   return type == CU_MEMORYTYPE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }

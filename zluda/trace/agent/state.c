@@ -42,7 +42,7 @@ extern int kill (int pid, int signal);
 #define CLOCK_MONOTONIC_ID 1
 #define MAP_FAILED_ADDRESS ((void *) -1)
 
-/* The driver entries that the agent itself calls; NULL where this driver has none. */
+/* The driver entries that the agent itself calls. */
 #define DRIVER_ENTRIES(X) \
   X (cuCtxGetCurrent) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) X (cuStreamSynchronize) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
