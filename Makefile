@@ -37,7 +37,7 @@ demo: $(RUN_STAMP)  ## replay the corpus on the CPU, print the verdicts, write a
 test: compiler setup  ## all tests (needs a C compiler)
 	$(BIN)/python -m pytest -n 2 tests
 
-test-fast: compiler setup  ## the tests that take seconds
+test-fast: compiler setup  ## without the slow tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow' tests
 
 .PHONY: compiler
