@@ -12,6 +12,7 @@ sides meet (:meth:`Uniformity._clobbered`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -76,11 +77,15 @@ class Uniformity:
     zones: list[Zone] = field(default_factory=list)
     _forced: set[str] = field(default_factory=set)
     _meets: dict[int, int] = field(default_factory=dict)
+    _defined: list[set[str]] = field(default_factory=list)
+    _successors: list[tuple[int, ...]] = field(default_factory=list)
 
     def run(self) -> Uniformity:
         self._meets = post_dominators(self.graph)
+        self._successors = [b.successors if b.end is not None else () for b in self.graph.blocks]
+        self._defined = [{r.name for i in b.instructions for r in definitions(i)} for b in self.graph.blocks]
         if self.apart:
-            self._forced = {r.name for b in self.graph.blocks for i in b.instructions for r in definitions(i)}
+            self._forced = set().union(*self._defined)
         while True:
             self._shapes()
             undefined = self._undefined()
@@ -225,7 +230,7 @@ class Uniformity:
             if n in seen or n in (meeting, EXIT):
                 continue
             seen.add(n)
-            stack += self.graph.blocks[n].successors
+            stack += self._successors[n]
         return seen
 
     def _clobbered(self) -> set[str]:
@@ -235,15 +240,13 @@ class Uniformity:
             meeting = self._meets[branch]
             sides = [self._side(s, meeting) for s in self.graph.blocks[branch].successors]
             for i, side in enumerate(sides):
-                others = set().union(*sides[:i], *sides[i + 1 :])
-                waiting = {n: self.live.live_in[n] for n in others}
+                waiting = set().union(*sides[:i], *sides[i + 1 :])
                 if meeting != EXIT:
-                    waiting[meeting] = self.live.live_in[meeting]
+                    waiting.add(meeting)
+                waits = Counter(r for n in waiting for r in self.live.live_in[n])
                 for n in side:
-                    defined = {r.name for x in self.graph.blocks[n].instructions for r in definitions(x)}
-                    for w, live in waiting.items():
-                        if w != n:
-                            forced |= defined & live
+                    own = self.live.live_in[n] if n in waiting else ()
+                    forced |= {r for r in self._defined[n] if waits[r] > (r in own)}
         return forced
 
     # --- zones -----------------------------------------------------------------------------------------

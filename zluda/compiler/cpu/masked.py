@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zluda.compiler.analysis.cfg import CONVERGENCE, EXIT, Branch, Jump, Leave, Switch
+from zluda.compiler.analysis.order import Component
 from zluda.compiler.analysis.uniformity import Zone
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
@@ -35,6 +36,12 @@ class MaskedControl:
         self.entry_mask = entry_mask
         self.zone_of = {n: zone for zone in f.uniformity.zones for n in zone.blocks}
         self.polling = f.uniformity.polling_loops() if f.uniformity.apart else []
+        self._ends: dict[int, list[Component]] = {}  # by block: masked loops whose last block it is
+        for loop in f.order.components:
+            zone = self.zone_of.get(loop.head)
+            if zone is not None:
+                last = next(n for n in reversed(loop.blocks) if self.zone_of.get(n) is zone)
+                self._ends.setdefault(last, []).append(loop)
         self._masks: dict[int, tuple[Value, ...]] = {}
         self._stubs: list[tuple[str, int]] = []
 
@@ -253,10 +260,7 @@ class MaskedControl:
 
     def _follow(self, index: int, zone: Zone) -> None:
         """Another round of each loop that ends here, while lanes wait at its head; else the next block."""
-        for loop in reversed(self.f.order.around(index)):
-            inside = [n for n in zone.blocks if n in loop.blocks]
-            if inside[-1] != index or loop.head not in self.zone_of:
-                continue
+        for loop in reversed(self._ends.get(index, [])):
             on = self.b.fresh("left")
             again = self._any(self._load_mask(loop.head))
             if loop in self.polling:
