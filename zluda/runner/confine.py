@@ -106,7 +106,7 @@ def _arg_high(index: int) -> int:
 def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
     """The filter as BPF instructions (code, jump if true, jump if false, constant)."""
     column = list(_AUDIT_ARCH).index(machine)
-    # EACCES, not EPERM: glibc's fortified printf looks into /proc/self/maps, and aborts on anything but EACCES
+    # EACCES, not EPERM: glibc's fortified printf looks into /proc/self/maps and aborts on all but EACCES
     # and ENOENT.
     allow, refuse = (_RET, 0, 0, _RET_ALLOW), (_RET, 0, 0, _RET_ERRNO | errno.EACCES)
     program = [
