@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from zluda.replay.names import entry_name
 from zluda.trace import spec
 from zluda.tracefile import ring
 
@@ -25,6 +27,20 @@ def test_every_form_of_an_entry_has_its_base() -> None:
     for name in ("cuMemcpyHtoDAsync_v2_ptsz", "cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync"):
         assert row(name)["base"] == "cuMemcpyHtoDAsync"
         assert row(name)["special"] == "copy_h2d_async"
+
+
+def test_forms_with_the_threads_own_default_stream_mean_what_the_plain_forms_mean() -> None:
+    functions = spec.driver_api()["functions"]
+    bases = {name: entry_name(name).base for name in functions}
+    assert {name: found["base"] for name, found in functions.items()} == bases
+    meanings = ("effect", "replay", "special")
+    for name in functions:
+        plain, found = re.sub(r"_pt(sz|ds)$", "", name), functions[name]
+        if plain in functions:
+            assert [found.get(key) for key in meanings] == [functions[plain].get(key) for key in meanings], (
+                name
+            )
+            assert found["parameters"] == functions[plain]["parameters"], name
 
 
 @pytest.mark.parametrize(
