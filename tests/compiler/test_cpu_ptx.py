@@ -94,6 +94,26 @@ def test_calls_of_functions_the_module_lacks_are_named(device: CpuDevice) -> Non
         run(device, body, module=module)
 
 
+def test_calls_of_functions_the_module_lacks_do_no_harm_where_no_thread_comes(device: CpuDevice) -> None:
+    module = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"
+    body = """setp.gt.u32 %p1, %r31, 99; @!%p1 bra past; { .param .b64 a; .param .b64 b; .param .b32 r;
+    call.uni (r), vprintf, (a, b); } past: st.global.u32 [%rd31], 7; ret;"""
+    assert run(device, body, module=module).tolist() == [7] * 32
+
+
+def test_a_function_that_cannot_be_lowered_spoils_only_who_calls_it(device: CpuDevice) -> None:
+    module = """.visible .func bad (.param .b64 p) { barrier.cluster.arrive; ret; }
+    .visible .func good (.param .b64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; st.u32 [%a], 3; ret; }
+    .global .u64 table[2] = {bad, good};"""
+    body = """P: .callprototype _ (.param .b64 p); .param .b64 p; st.param.b64 [p], %rd31;
+    setp.eq.u32 %p1, %r31, 9; selp.u64 %rd1, BAD, 8, %p1; mov.u64 %rd2, table; add.u64 %rd2, %rd2, %rd1;
+    ld.global.u64 %rd3, [%rd2]; call %rd3, (p), P; ret;"""
+    assert run(device, body.replace("BAD", "8"), module=module).tolist() == [3] * 32
+    with pytest.raises(UnsupportedError, match=r"barrier\.cluster\.arrive.*function bad") as caught:
+        run(device, body.replace("BAD", "0"), module=module)
+    assert caught.value.began
+
+
 def test_an_invalid_function_pointer_is_a_fault(device: CpuDevice) -> None:
     body = "P: .callprototype () _ (); mov.u64 %rd1, 12345; call %rd1, (), P; ret;"
     with pytest.raises(LaunchError, match="invalid function pointer"):
@@ -102,8 +122,11 @@ def test_an_invalid_function_pointer_is_a_fault(device: CpuDevice) -> None:
 
 def test_lanes_of_a_warp_at_different_barriers_are_refused_not_miscounted(device: CpuDevice) -> None:
     body = """setp.lt.u32 %p1, %r31, 5; @%p1 bra A; barrier.sync 0; bra E; A: barrier.sync 0; E: ret;"""
-    with pytest.raises(LaunchError, match="independent thread scheduling"):
+    with pytest.raises(
+        UnsupportedError, match=r"barrier\.sync reached by a part of a warp \(kernel k, test"
+    ) as e:
         run(device, body, threads=64)
+    assert e.value.began
 
 
 def test_an_early_return_does_not_stop_a_barrier(device: CpuDevice) -> None:

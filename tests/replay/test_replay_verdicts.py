@@ -11,7 +11,7 @@ from replay_case import Case
 
 from zluda.device.base import Dim3
 from zluda.diff.results import Verdict
-from zluda.errors import LaunchError
+from zluda.errors import LaunchError, UnsupportedError
 from zluda.runner import RunnerDied
 from zluda.tracefile import ModuleKind
 
@@ -156,6 +156,20 @@ def test_an_unsupported_kernel_leaves_the_others_judged(case: Case) -> None:
     assert "tex.2d.v4.f32.s32 (kernel other)" in result.results[1].reason
     assert result.exit_status() == 2
     assert result.exit_status([Verdict.UNSUPPORTED]) == 0
+
+
+def test_what_a_kernel_wrote_before_it_met_something_unsupported_does_no_harm(case: Case) -> None:
+    def half_done(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        for address in (program.x, program.y):  # the record has no new y: it must be as before
+            device.write(address, bytes(SIZE))
+        raise UnsupportedError("call of vprintf", "kernel other", began=True)
+
+    program = Recorded(case)
+    other = case.record.function(program.module, "other", LAYOUT)
+    program.launch(other)
+    program.launch()
+    result = case.replay({"add": add, "other": half_done})
+    assert verdicts(result) == [Verdict.UNSUPPORTED, Verdict.IDENTICAL]
 
 
 def test_a_syntax_error_loses_its_kernel_only(case: Case) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zluda.diff.results import LaunchResult, Verdict
-from zluda.errors import Error
+from zluda.errors import Error, UnsupportedError
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
@@ -154,12 +154,14 @@ class LaunchPlayer:
     ) -> tuple[LaunchResult, Ranges]:
         """A launch that failed here. One that had begun may have written anything within its reach."""
         failure = death(error) if isinstance(error, RunnerDied) else why(error)
-        began = failure.verdict in (Verdict.CRASH, Verdict.HANG)
-        if began and differing_since is not None:
+        died = failure.verdict in (Verdict.CRASH, Verdict.HANG)
+        began = died or (isinstance(error, UnsupportedError) and error.began)
+        if died and differing_since is not None:
             reason = f"{failure.reason}; its inputs already differed after call {differing_since}"
             failure = Unavailable(failure.verdict, reason)
-        if began:
+        if died:
             self._deaths[launch.kernel] += 1
+        if began:
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():
                 self._recovery.rebuild(launch.call)
                 reach = self._reach(launch)

@@ -10,7 +10,8 @@ from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
-from zluda.compiler.target import VARYING, WARP, Geometry, Lanes
+from zluda.compiler.lower.lanewise import spelling
+from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.types import ScalarType
 
@@ -162,7 +163,9 @@ class WarpOps:
         apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
         f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
         f.b.label(apart)
-        self.trap(f, "apart")
+        assert f.instruction is not None
+        what = f"{spelling(f.instruction)} reached by a part of a warp"
+        self.refuse(f, Refusal(what, f.place(f.instruction)))
         f.b.branch(whole)
         f.b.label(whole)
 
@@ -205,12 +208,13 @@ class WarpOps:
         b = f.b
         if kind not in FAULT_CODES:
             raise UnsupportedError(kind)
-        thread = b.add(b.shl(warp_number(), 5), b.intrinsic("cttz", f.mask_bits(), False))
-        b.call(
-            "zluda_fault", [context_pointer(), constant("i32", FAULT_CODES[kind]), thread, constant("i64", 0)]
-        )
-        b.unreachable()
+        stop(b, f.mask_bits(), kind)
         b.label(b.fresh("stopped"))
+
+    def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
+        """Stop the launch at the first active lane, saying what cannot be done."""
+        stop(f.b, f.mask_bits(), "unsupported", f.unit.refusal_index(refusal))
+        f.b.label(f.b.fresh("stopped"))
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
         """In a loop that waits for memory to change, let the block's other warps run each time round."""
@@ -219,6 +223,14 @@ class WarpOps:
         if polls(f.graph, blocks):
             f.unit.uses_fibers = True
             f.b.call("zluda_yield", [context_pointer()])
+
+
+def stop(b: Builder, active: Value, kind: str, detail: int = 0) -> None:
+    """End the block for the launch's first fault: ``kind`` at the first of the ``active`` lanes."""
+    thread = b.add(b.shl(warp_number(), 5), b.intrinsic("cttz", active, False))
+    code = constant("i32", FAULT_CODES[kind])
+    b.call("zluda_fault", [context_pointer(), code, thread, constant("i64", detail)])
+    b.unreachable()
 
 
 def _match_any(b: Builder, arguments: list[Value]) -> Value:
