@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
-    """Write a function that a kernel may call; one that cannot be lowered spoils only launches that reach it."""
+    """Write a function that a kernel may call; one without a lowering spoils only launches that reach it."""
     function = unit.functions[name]
     pointers = len(function.returns) + len(function.parameters)
     formal = ", ".join(
