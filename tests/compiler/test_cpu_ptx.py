@@ -150,6 +150,12 @@ def test_unsupported_instructions_are_named_with_their_place(device: CpuDevice) 
         run(device, body)
 
 
+def test_unsupported_forms_are_named_as_ptx_spells_them(device: CpuDevice) -> None:
+    body = "{ .reg .f32 %a<4>; atom.global.add.v2.f32 {%a0, %a1}, [%rd31], {%a2, %a3}; } ret;"
+    with pytest.raises(UnsupportedError, match=r"atom\.global\.add\.v2\.f32 \("):
+        run(device, body)
+
+
 def test_one_bad_kernel_does_not_lose_the_others(device: CpuDevice) -> None:
     text = HEADER + ".visible .entry good() { ret; }\n.visible .entry bad() { nonsense.u32 %r1; ret; }"
     code = device.load(parse_module(text))

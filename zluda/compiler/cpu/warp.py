@@ -10,9 +10,9 @@ from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
-from zluda.compiler.lower.lanewise import spelling
 from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Refusal
 from zluda.errors import UnsupportedError
+from zluda.ptx.instructions import spell
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class WarpOps:
         f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
         f.b.label(apart)
         assert f.instruction is not None
-        what = f"{spelling(f.instruction)} reached by a part of a warp"
+        what = f"{spell(f.instruction)} reached by a part of a warp"
         self.refuse(f, Refusal(what, f.place(f.instruction)))
         f.b.branch(whole)
         f.b.label(whole)
