@@ -57,11 +57,14 @@ def command(
     from zluda import config
     from zluda.device import names
     from zluda.diff.results import parse_allow
+    from zluda.report.html import check_place
 
     allowed = parse_allow(allow)
+    if html is not None:
+        check_place(html)
     if output is not None and len(files) > 1:
         raise Error(f"--output {output}: give one FILE, since a trace holds one replay")
-    asked = device or config.load().device
+    asked = config.load().device if device is None else device
     chosen = names.resolve(asked)
     if asked != chosen:
         print(f"device {asked} is {chosen}", file=sys.stderr)

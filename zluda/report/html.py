@@ -15,6 +15,7 @@ from zluda.report import recording, words
 from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
 
+_PAGE_START = b"<!doctype html"
 _SHOWN_ROWS = 2000
 _SHOWN_DIFFERENCES = 20
 _SHOWN_REASONS = 50
@@ -34,11 +35,31 @@ def write_page(results: Sequence[ReplayResult], path: str | Path) -> None:
     Raises :class:`Error` naming the file where it cannot be written.
     """
     path = Path(path)
+    check_place(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(results), "utf-8")
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from error
+
+
+def check_place(path: str | Path) -> None:
+    """May a page be written at ``path``? Raises :class:`Error` where a file that is no page would be lost.
+
+    Devices and pipes (``/dev/stdout``) take a page without losing anything.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise Error(f"{path}: is a directory")
+        if not path.is_file():
+            return
+        with path.open("rb") as stream:
+            start = stream.read(len(_PAGE_START))
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from error
+    if start and start.lower() != _PAGE_START:
+        raise Error(f"{path}: is there and is not an HTML page; not replaced, choose another name")
 
 
 def render(results: Sequence[ReplayResult]) -> str:

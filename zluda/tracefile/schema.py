@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -28,8 +28,9 @@ _QUICK_CHECK_BYTES = 16 << 20
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """A new, empty trace at ``path``, open for writing in WAL mode. A file that is there is replaced."""
+    """A new, empty trace at ``path``, open for writing in WAL mode. A trace that is there is replaced."""
     check_sqlite()
+    check_replaceable(path)
     with sqlite_errors(path):
         for name in (path, *sidecars(path)):
             name.unlink(missing_ok=True)
@@ -42,6 +43,22 @@ def create(path: Path) -> sqlite3.Connection:
         connection.executescript(f"BEGIN; {schema_sql()} COMMIT;")
         _tune_for_writing(connection)
     return connection
+
+
+def check_replaceable(path: Path) -> None:
+    """May a trace be written at ``path``? Raises :class:`TraceError` where something else than a trace would
+    be lost: a slip of ``-o`` must not cost a program, a source file or a device.
+    """
+    with sqlite_errors(path):
+        if not path.exists():
+            return
+        if path.is_dir():
+            raise TraceError("is a directory", file=str(path))
+        with path.open("rb") if path.is_file() else nullcontext() as stream:
+            header = stream.read(_HEADER_BYTES) if stream is not None else None
+    application = None if header is None else header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
+    if application != APPLICATION_ID.to_bytes(4, "big") and header != b"":
+        raise TraceError("is there and is not a trace; not replaced, choose another name", file=str(path))
 
 
 def reopen(path: Path) -> sqlite3.Connection:
