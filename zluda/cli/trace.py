@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command("trace", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("trace", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "output", type=click.Path(path_type=Path), default=Path("trace.bin"), show_default=True)
 @click.option(
     "--capture",

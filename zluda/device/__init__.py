@@ -37,6 +37,8 @@ def open_device(
     version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
     process. Raises DeviceError for a device that is not there.
     """
+    from zluda import config
     from zluda.device import api
 
+    config.load()
     return api.open_device(name, numerics=numerics, check=check, contract=contract, isolate=isolate)
