@@ -42,7 +42,7 @@ def open_trace(path: str | Path) -> Trace:
     Raises :class:`TraceError` where it is missing, foreign, newer, truncated or damaged, naming the place.
     """
     path = Path(path)
-    if path.with_name(path.name + ".rings").exists():
+    if path.name and path.with_name(path.name + ".rings").exists():
         from zluda.tracefile.recovery import merge_rings
 
         merge_rings(path)
@@ -231,6 +231,9 @@ class Trace:
         )
 
     def memory_at(self, call: int) -> MemoryAt:
+        """Memory as it was after ``call``; -1 is before the first."""
+        if call != -1:
+            self.call(call)
         return MemoryAt(self, call)
 
     # The whole
