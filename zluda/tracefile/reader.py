@@ -45,7 +45,14 @@ def open_trace(path: str | Path) -> Trace:
     if path.name and path.with_name(path.name + ".rings").exists():
         from zluda.tracefile.recovery import merge_rings
 
-        merge_rings(path)
+        try:
+            merge_rings(path)
+        except TraceError as error:
+            raise TraceError(
+                f"what a killed recorder left in {path.name}.rings cannot be merged ({error});"
+                " copy both to where they can be written, or move that directory away to open the rest",
+                file=str(path),
+            ) from error
     return Trace(path)
 
 

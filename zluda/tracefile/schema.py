@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 
 from zluda.errors import TraceError
 
@@ -15,6 +16,7 @@ APPLICATION_ID = 0x7A4C5544  # "zLUD"
 USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
+_MESSAGE_CHARACTERS = 200
 _OLDEST_SQLITE = (3, 37)  # STRICT tables
 
 # SQLite file format, section 1.3: the header's fields that are checked.
@@ -119,7 +121,7 @@ def sqlite_errors(path: Path, call: int | None = None) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        message = str(error)
+        message = shorten(str(error), _MESSAGE_CHARACTERS)  # SQLite quotes whole definitions
         damaged = isinstance(error, sqlite3.DataError) or "malformed" in message or "UTF-8" in message
         raise TraceError(("damaged: " if damaged else "") + message, file=str(path), call=call) from error
     except UnicodeDecodeError as error:  # in SQLite's own message about a damaged schema
@@ -253,9 +255,15 @@ def _fold_wal(path: Path) -> None:
             _distrust(connection)
             fold(connection)
         except sqlite3.OperationalError as error:
-            # Locked: a recorder writes to it right now. Read-only: no right to fold; a reader sees the WAL
-            # as it is.
+            # Locked: a recorder writes to it right now. Otherwise no right to fold: a reader sees the WAL as
+            # it is, if the index of it is there.
             if not any(word in str(error) for word in ("locked", "readonly", "unable to open")):
                 raise
+            if "locked" not in str(error) and not sidecars(path)[1].exists():
+                raise TraceError(
+                    f"a killed recorder left {path.name}-wal, which cannot be folded in here ({error});"
+                    " copy both to where they can be written",
+                    file=str(path),
+                ) from error
         finally:
             connection.close()
