@@ -275,3 +275,10 @@ def test_a_trace_being_recorded_is_not_overwritten(standin: StandIn, tmp_path: P
         second = run_trace(trace, standin.app, "saxpy")
         assert second.status == 2
         assert "another recorder is writing it" in second.errors
+
+
+def test_a_child_that_closes_every_descriptor_before_exec_goes_on(tmp_path: Path) -> None:
+    """Python's subprocess does; Frida's connection must survive it (agent/descriptors.c)."""
+    program = "import subprocess; [print(subprocess.check_output(['echo', 'hi'])) for _ in range(3)]"
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", program)
+    assert recorded.output == "b'hi\\n'\n" * 3

@@ -168,7 +168,7 @@ class _Session:
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep += [session, script]
         script.load()
-        script.exports_sync.begin(self._source)
+        script.exports_sync.begin(self._source, spec.keeper_source())
 
     # --- messages -------------------------------------------------------------------------------------
 
