@@ -289,6 +289,15 @@ def test_a_page_replaces_no_file_but_a_page(tmp_path: Path, content: bytes) -> N
         assert "scale" in place.read_text("utf-8")
 
 
+def test_a_trace_that_could_not_be_read_is_on_the_page() -> None:
+    text = render([replay(launch(1))], unread=[("gone<b>.bin", "gone.bin: No such file or directory")])
+    assert "1 of 2 traces hold; gone&lt;b&gt;.bin: not replayed" in text
+    assert "gone.bin: No such file or directory" in text
+    assert '<header class="top unclear">' in text
+    assert "Nothing was replayed" in render([], unread=[("gone", "No such file or directory")])
+    assert '<header class="top holds">' in render([replay(launch(1))])
+
+
 def test_a_page_can_go_to_a_device() -> None:
     write_page([replay(launch(1))], "/dev/null")
     assert not Path("/dev/null").is_file()

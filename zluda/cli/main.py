@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 import zluda
+from zluda.cli.say import say
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -81,7 +82,7 @@ def main() -> None:
     except click.ClickException as error:
         _fail(error.format_message())
     except zluda.Error as error:
-        _fail(str(error))
+        _fail(error)
     except _ReaderGone:
         _drop_output()
         sys.exit(2)
@@ -89,15 +90,12 @@ def main() -> None:
         _drop_output()
         _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     except (KeyboardInterrupt, click.Abort):
-        print("zluda: interrupted", file=sys.stderr)
+        say("interrupted")
         sys.exit(_INTERRUPTED)
 
 
-def _fail(message: str) -> NoReturn:
-    """One line, whatever a trace or a file name put into the message."""
-    from zluda.tracefile.text import printable
-
-    print(f"zluda: {printable(' '.join(message.split()))}", file=sys.stderr)
+def _fail(message: object) -> NoReturn:
+    say(message)
     sys.exit(2)
 
 

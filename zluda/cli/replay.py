@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zluda.cli.say import say
 from zluda.errors import Error
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def command(
             )
 
     results: list[ReplayResult] = []
+    unread: list[tuple[str, str]] = []
     statuses: set[int] = set()
     for file in files:
         try:
@@ -92,7 +94,8 @@ def command(
         except Error as error:
             if len(files) == 1:
                 raise
-            print(f"zluda: {error}", file=sys.stderr)
+            say(error)
+            unread.append((file, str(error)))
             statuses.add(2)
             continue
         _show(result, as_json=as_json)
@@ -101,7 +104,7 @@ def command(
     if html is not None:
         from zluda.report.html import write_page
 
-        write_page(results, html)
+        write_page(results, html, unread=unread)
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
 
 
