@@ -29,6 +29,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["replay"], "Missing argument 'FILE...'. (see zluda replay --help)"),
         (["info", "--bogus", "x"], "No such option"),
         (["trace", "--attach", "1"], "No such option"),
+        (["dump", "x", "--launches", "--gaps"], "give one of --launches"),
+        (["dump", "x", "--select", "5", "--ptx", "1"], "--select does not go with --ptx"),
+        (["dump", "x", "--select", ""], "nothing in it"),
         (["trace", "--capture", "all", "x"], "'all' is not one of"),
         (["replay", "--device", "", "x"], "no such device"),
         (["info", ""], "Is a directory"),
@@ -63,6 +66,14 @@ def test_output_that_cannot_be_written(tmp_path: Path, verb: list[str]) -> None:
         )
     assert result.returncode == 2
     assert "output: No space left on device" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_terminal_without_unicode(tmp_path: Path) -> None:
+    trace = tmp_path / "t.bin"
+    TraceWriter.create(trace, {"gpu": "Größe"}).close()
+    result = run("info", str(trace), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Gr\\xf6\\xdfe" in result.stdout
 
 
 def test_a_reader_that_goes_is_no_verdict(tmp_path: Path) -> None:

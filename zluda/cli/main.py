@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Any, NoReturn
@@ -71,6 +72,9 @@ def main() -> None:
     """Run the command line. Whatever a person or the system did wrong is one line on standard error and
     status 2.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ✓ gets \\u2713
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(command.main(prog_name="zluda", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
