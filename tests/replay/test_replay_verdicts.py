@@ -172,6 +172,38 @@ def test_what_a_kernel_wrote_before_it_met_something_unsupported_does_no_harm(ca
     assert verdicts(result) == [Verdict.UNSUPPORTED, Verdict.IDENTICAL]
 
 
+def test_a_launch_that_failed_on_nvidia_too_is_no_fault(case: Case) -> None:
+    def fails(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        raise LaunchError("trap", kernel="other", block=(0, 0, 0))
+
+    program = Recorded(case)
+    program.launch()
+    other = case.record.function(program.module, "other", LAYOUT)
+    call = case.record.launch(other, parameters(program.x, program.y, COUNT), {}, captured=False)
+    case.record.gap(call, "memory", "the stream failed, its memory was not looked at: CUresult 719")
+    result = case.replay({"add": add, "other": fails})
+    assert verdicts(result) == [Verdict.IDENTICAL, Verdict.NOT_COMPARED]
+    assert result.results[1].reason.startswith("it failed on NVIDIA too: CUDA_ERROR_LAUNCH_FAILED")
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_launch_that_is_given_an_object_that_was_not_made_is_a_gap(case: Case, crash: bool) -> None:
+    def without(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        device.write(program.x, bytes(SIZE))
+        if crash:
+            raise LaunchError("no texture", kernel="other", block=(0, 0, 0))
+
+    program = Recorded(case)
+    case.record.call("cuTexObjectCreate", out={"pTexObject": 5})
+    other = case.record.function(program.module, "other", [(0, 8), (8, 8), (16, 8)])
+    result = added(case.record.read(program.x, SIZE), case.record.read(program.y, SIZE))
+    case.record.launch(other, struct.pack("<QQQ", program.x, program.y, 5), {program.x: result})
+    program.launch()
+    result = case.replay({"add": add, "other": without})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
+    assert "parameter 2 is 0x5, made by cuTexObjectCreate" in result.results[0].reason
+
+
 def test_a_syntax_error_loses_its_kernel_only(case: Case) -> None:
     program = Recorded(case, HEADER + BROKEN + ADD)
     broken = case.record.function(program.module, "broken", [(0, 8)])
