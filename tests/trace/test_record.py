@@ -104,7 +104,7 @@ def test_what_was_recorded_and_where(scene: Scene) -> None:
         assert trace.meta["command"][1:] == ["saxpy"]
         assert trace.meta["capture"] == "outputs"
     assert not Path(f"{recorded.trace}.rings").exists()
-    assert recorded.errors == f"zluda: {recorded.trace}: 13 calls, 1 launches\n"
+    assert recorded.errors == f"zluda: {recorded.trace}: 13 calls, 1 launch\n"
 
 
 def test_parameters_passed_through_extra(scene: Scene) -> None:

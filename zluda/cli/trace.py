@@ -28,6 +28,7 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
 
     Example: zluda trace -o saxpy.bin ./saxpy 4096
     """
+    from zluda.report.words import plural
     from zluda.trace.session import record
 
     outcome = record(app, output, capture=capture, note=say)
@@ -41,7 +42,8 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
         say(_end(outcome.status - 128, outcome.open_call))
     if not quiet:
         if outcome.calls:
-            say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
+            counted = f"{plural(outcome.calls, 'call')}, {plural(outcome.launches, 'launch', 'launches')}"
+            say(f"{output}: {counted}")
         elif outcome.recovered:
             say(f"{output}: recording ended early; what it had got by then is on record")
         for child in outcome.children:
