@@ -309,3 +309,34 @@ def test_variables_where_the_record_had_them(device: CpuDevice) -> None:
     code.unload()
     assert device.allocate(512, address=address) == address
     device.free(address)
+
+
+TILES = "shr.u32 %r1, %r31, 3; and.b32 %r1, %r1, 3; shl.b32 %r1, %r1, 3; shl.b32 %r2, 255, %r1;"
+"""``%r2``: the members of the thread's tile of eight lanes."""
+
+
+@pytest.mark.parametrize("op", ["add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"])
+def test_tiles_of_a_warp_reduce_each_by_itself(device: CpuDevice, op: str) -> None:
+    body = f"""{TILES} mul.lo.u32 %r3, %r31, 2654435761; redux.sync.{op} %r4, %r3, %r2;
+    st.global.u32 [%rd31], %r4; ret;"""
+    values = (np.arange(32, dtype=np.uint64) * 2654435761).astype(np.uint32).reshape(4, 8)
+    name, kind = op.split(".")
+    signed = values.view(np.int32) if kind == "s32" else values
+    function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+                "or": np.bitwise_or, "xor": np.bitwise_xor}[name]  # fmt: skip
+    expected = np.repeat(function.reduce(signed, axis=1, dtype=signed.dtype).view(np.uint32), 8)
+    assert run(device, body).tolist() == expected.tolist()
+
+
+def test_tiles_of_a_warp_match_each_by_itself(device: CpuDevice) -> None:
+    body = f"""{TILES} and.b32 %r3, %r31, 1; setp.lt.u32 %p1, %r31, 16; selp.b32 %r3, %r3, 5, %p1;
+    match.any.sync.b32 %r4, %r3, %r2; match.all.sync.b32 %r5|%p2, %r3, %r2;
+    selp.b32 %r6, 1, 0, %p2; xor.b32 %r5, %r5, %r6; shl.b32 %r5, %r5, 1; xor.b32 %r4, %r4, %r5;
+    st.global.u32 [%rd31], %r4; ret;"""
+    expected = []
+    for lane in range(32):
+        tile = 255 << lane // 8 * 8
+        same = tile & (0xAAAAAAAA if lane & 1 else 0x55555555) if lane < 16 else tile
+        whole = (tile ^ 1 if lane >= 16 else 0) << 1
+        expected.append((same ^ whole) & 0xFFFFFFFF)
+    assert run(device, body).tolist() == expected

@@ -114,8 +114,9 @@ class WarpOps:
     def match(self, f: FunctionCodegen, op: str, value: Lanes, members: Lanes) -> tuple[Lanes, Lanes]:
         """See :class:`~zluda.compiler.target.TargetOps`."""
         b = f.b
-        active = b.and_(self.first_active(f, members), f.mask_bits())
-        if op == "all":
+        apart = not members.shape.uniform  # lanes name members of their own: tiles of a warp, say
+        active = f.mask_bits() if apart else b.and_(members.parts[0], f.mask_bits())
+        if op == "all" and not apart:
             first = self.first_active(f, value)
             equal = f.pack_bits([b.icmp("eq", v, first) for v in f.vectors(value)])
             same = b.icmp("eq", b.and_(equal, active), active)
@@ -126,29 +127,38 @@ class WarpOps:
             _match_any,
         )
         whole = b.call(name, [*f.vectors(value), active], "i32", WARP)
+        parts = self._split(b, whole)
+        if apart:
+            parts = [b.and_(p, m) for p, m in zip(parts, f.vectors(members), strict=True)]
+        if op == "any":
+            return varying(parts, self.geometry, b), uniform(constant("i1", 1))
+        own = [b.and_(m, active) for m in f.vectors(members)]
+        agree = [b.icmp("eq", p, o) for p, o in zip(parts, own, strict=True)]
+        masks = [b.select(a, o, 0) for a, o in zip(agree, own, strict=True)]
+        return varying(masks, self.geometry, b), varying(agree, self.geometry, b)
+
+    def _split(self, b: Builder, whole: Value) -> list[Value]:
+        """A vector of all lanes as one a group."""
         width = self.geometry.width
-        parts = [
+        return [
             b.shuffle(whole, None, range(g * width, (g + 1) * width)) for g in range(self.geometry.groups)
         ]
-        return varying(parts, self.geometry, b), uniform(constant("i1", 1))
 
     def reduce(self, f: FunctionCodegen, op: str, type: ScalarType, value: Lanes, members: Lanes) -> Lanes:
         """See :class:`~zluda.compiler.target.TargetOps`."""
         b = f.b
-        prefix = ("s" if type.kind == "s" else "u") if op in ("min", "max") else ""
-        reduction = prefix + op
-        neutral = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}.get(reduction, 0)
-        active = f.unpack_bits(b.and_(self.first_active(f, members), f.mask_bits()))
-        total: Value | None = None
-        for part, mask in zip(f.vectors(value), active, strict=True):
-            chosen = b.select(mask, part, neutral)
-            found = b.call(f"llvm.vector.reduce.{reduction}.v{part.lanes}i32", [chosen], "i32")
-            if total is None:
-                total = found
-            else:
-                total = b.intrinsic(reduction, total, found) if prefix else b.binary(reduction, total, found)
-        assert total is not None
-        return uniform(total)
+        reduction = (("s" if type.kind == "s" else "u") if op in ("min", "max") else "") + op
+        if members.shape.uniform:
+            active = f.unpack_bits(b.and_(members.parts[0], f.mask_bits()))
+            return uniform(_fold(b, reduction, f.vectors(value), active))
+        vector = ("i32", self.geometry.width)
+        name = f.unit.ir.function(
+            f"reduce.{reduction}",
+            [*[vector] * (2 * self.geometry.groups), ("i32", 1)],
+            lambda inner, arguments: _reduce_groups(inner, reduction, arguments),
+        )
+        whole = b.call(name, [*f.vectors(value), *f.vectors(members), f.mask_bits()], "i32", WARP)
+        return varying(self._split(b, whole), self.geometry, b)
 
     # --- barriers, fences, faults ----------------------------------------------------------------------
 
@@ -231,6 +241,55 @@ def stop(b: Builder, active: Value, kind: str, detail: int = 0) -> None:
     code = constant("i32", FAULT_CODES[kind])
     b.call("zluda_fault", [context_pointer(), code, thread, constant("i64", detail)])
     b.unreachable()
+
+
+_NEUTRAL = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}
+
+
+def _fold(b: Builder, reduction: str, parts: list[Value], active: Sequence[Value]) -> Value:
+    """One value from those of the active lanes."""
+    total: Value | None = None
+    for part, mask in zip(parts, active, strict=True):
+        chosen = b.select(mask, part, _NEUTRAL.get(reduction, 0))
+        found = b.call(f"llvm.vector.reduce.{reduction}.v{part.lanes}i32", [chosen], "i32")
+        if total is None:
+            total = found
+        elif reduction.endswith(("min", "max")):
+            total = b.intrinsic(reduction, total, found)
+        else:
+            total = b.binary(reduction, total, found)
+    assert total is not None
+    return total
+
+
+def _reduce_groups(b: Builder, reduction: str, arguments: list[Value]) -> Value:
+    """Each set of lanes that name the same members reduced by itself, one round a set; all lanes in a row."""
+    *vectors, active = arguments
+    values, members = vectors[: len(vectors) // 2], vectors[len(vectors) // 2 :]
+    width = values[0].lanes
+    names = b.alloca("i32", width, count=len(members))
+    for g, part in enumerate(members):
+        b.store(part, b.gep(names, g * width * 4), align=64)
+    result = b.alloca("i32", WARP)
+    b.store(b.splat(constant("i32", 0), WARP), result, align=64)
+    remaining = b.alloca("i32", align=4)
+    b.store(active, remaining, align=4)
+    b.branch("next")
+    b.label("next")
+    left = b.load("i32", remaining, align=4)
+    b.cond_branch(b.icmp("eq", left, 0), "out", "round")
+    b.label("round")
+    lane = b.intrinsic("cttz", left, False)
+    named = b.load("i32", b.gep(names, b.zext(lane, "i64"), "i32"), align=4)
+    chosen = b.or_(b.and_(named, left), b.shl(constant("i32", 1), lane))
+    bits = b.reshape(chosen, "i1", WARP)
+    masks = [b.shuffle(bits, None, range(g * width, (g + 1) * width)) for g in range(len(values))]
+    total = b.splat(_fold(b, reduction, values, masks), WARP)
+    b.store(b.select(bits, total, b.load("i32", result, WARP, align=64)), result, align=64)
+    b.store(b.and_(left, b.not_(chosen)), remaining, align=4)
+    b.branch("next")
+    b.label("out")
+    return b.load("i32", result, WARP, align=64)
 
 
 def _match_any(b: Builder, arguments: list[Value]) -> Value:
