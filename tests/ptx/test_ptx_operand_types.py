@@ -89,6 +89,11 @@ def test_the_error_names_the_operand_and_what_was_expected(
     assert expected in error.expected
 
 
+def test_special_registers_may_stand_in_a_stored_vector() -> None:
+    (stored,) = function_of("st.global.v2.u32 [%rd1], {%tid.x, %r1};").instructions[:1]
+    assert stored.vector == 2
+
+
 def test_every_type_agrees_with_itself_and_wide_holds_exact() -> None:
     for kind in REGISTER_TYPES:
         assert kind in EXACT[kind]

@@ -145,8 +145,15 @@ def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int) -> bool:
     if head is Pair:
         return suits(parts[0], takes, vector) and suits(parts[1], EXACT[_T.PRED], vector)
     if head is Vector:
-        return vector == 1 or (len(parts) == vector and all(suits(part, takes, 1) for part in parts))
+        return vector == 1 or (len(parts) == vector and all(_element_suits(part, takes) for part in parts))
     return takes is None or shape in takes
+
+
+def _element_suits(shape: Shape, takes: frozenset[Shape] | None) -> bool:
+    """As :func:`suits` for one element of a vector, which may be a special register of the type."""
+    if takes is not None and isinstance(shape, tuple) and shape[0] == "special":
+        return shape[1] in takes
+    return suits(shape, takes, 1)
 
 
 def describe(shape: Shape, takes: frozenset[Shape] | None, vector: int) -> str:
