@@ -37,7 +37,7 @@ demo: $(RUN_STAMP)  ## replay the corpus on the CPU, print the verdicts, write a
 test: compiler setup  ## all tests (needs a C compiler)
 	$(BIN)/python -m pytest -n 2 tests
 
-test-fast: compiler setup  ## the tests that take seconds
+test-fast: compiler setup  ## without the slow tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow' tests
 
 .PHONY: compiler
@@ -46,7 +46,7 @@ compiler:
 
 .PHONY: check-mufu
 check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
-	$(BIN)/python tests/numerics/mufu_check.py
+	PYTHONPATH=tests/support $(BIN)/python tests/numerics/mufu_check.py
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "parse": "Parsing PTX",
     "conformance": "Compiling and running kernels on the CPU device",
     "runner": "The runner's channel",
+    "record_overhead": "Recording: the drain",
 }
 
 

@@ -20,10 +20,10 @@ sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 import judge  # noqa: E402
 from isa_forms import all_forms  # noqa: E402
 
-from zluda.compiler.lower import LANEWISE  # noqa: E402
-from zluda.compiler.lower.table import LOWERINGS  # noqa: E402
+from zluda.compiler.lower.families import LANEWISE, LOWERINGS  # noqa: E402
 from zluda.ptx.instructions import opcode_names  # noqa: E402
 
+CONTROL = {"bra", "brx", "ret", "exit"}  # become the edges of the control-flow graph, not lowerings
 GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
 
 
@@ -42,7 +42,7 @@ def ptx_page() -> str:
         "|---|---|---|",
     ]
     for opcode in sorted(opcode_names()):
-        runs = "yes" if opcode in LANEWISE or opcode in LOWERINGS else ""
+        runs = "yes" if opcode in LANEWISE or opcode in LOWERINGS or opcode in CONTROL else ""
         lines.append(f"| `{opcode}` | {runs} | {checked[opcode] or ''} |")
     if known:
         lines += ["", "Forms that are checked and known not to hold:", ""]

@@ -1,20 +1,19 @@
 """Derive ``zluda/driver/driver_api.json`` from CUDA's headers.
 
-Usage: python scripts/generate_driver_api.py [--cuda /usr/local/cuda] [--output zluda/driver/driver_api.json]
+Usage: python scripts/generate_driver_api.py [--cuda /usr/local/cuda] [--output FILE]
 
 The headers are preprocessed with every API version visible, the prototypes are read with one pattern, and
-sizes and layouts come from a C program that the host compiler builds against the same headers. What a header cannot
-say (which pointer is a host buffer and how long it is, which call only asks) stands in the tables below. A
-table row that names no function or parameter of the headers is an error, so that the tables cannot rot.
+sizes and layouts come from a C program that the host compiler builds against the same headers. What a header
+cannot say (which pointer is a host buffer and how long it is, which call only asks) stands in
+``driver_api_tables.py``.
 
 Output, per exported name: ``base`` (without version and default-stream suffix), ``effect`` (``query`` changes
 nothing, ``hint`` changes speed at most, ``effect`` changes what a program computes), ``replay`` (the player
-has a handler for it), ``special`` (what the recorder does beyond its parameters), and ``parameters``: name, C ``type``,
-``direction`` (value, in, out, inout), ``pointee`` (bytes of fixed size behind the pointer, 0: none or of
-variable size), ``bytes`` (of the value, where below 8), ``slot`` (index among
-integer argument words; -1: passed in a vector register), and, for variable data,
-``rule`` (string, buffer, image) with ``count`` (the parameter that holds the number of elements) and
-``unit`` (bytes of one element).
+has a handler for it), ``special`` (what the recorder does beyond its parameters), and ``parameters``: name, C
+``type``, ``direction`` (value, in, out, inout), ``pointee`` (bytes of fixed size behind the pointer, 0: none
+or of variable size), ``bytes`` (of the value, where below 8), ``slot`` (index among integer argument words;
+-1: passed in a vector register), and, for variable data, ``rule`` (string, buffer, image) with ``count`` (the
+parameter that holds the number of elements) and ``unit`` (bytes of one element).
 """
 
 from __future__ import annotations
@@ -27,6 +26,18 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from driver_api_tables import (
+    BUFFERS,
+    DIRECTIONS,
+    HINTS,
+    IMAGES,
+    NOT_QUERIES,
+    QUERIES,
+    REPLAYED,
+    SPECIALS,
+    UNBOUNDED,
+)
 
 HEADERS = ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
 
@@ -42,202 +53,25 @@ typedef int VdpGetProcAddress;
 PROTOTYPE = re.compile(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(([^;{}]*?)\)\s*;", re.S)
 SUFFIX = re.compile(r"(_v\d+)?(_pts[dz])?$")
 
-# --- what the headers do not say ---------------------------------------------------------------------
-
-# Base-name patterns of calls that change nothing a program computes.
-QUERIES = """
-cu*Get* cu*Query* cu*Is* cu*CanAccess* cuOccupancy* cuGetErrorString cuGetErrorName cuDriverGetVersion
-cuDeviceTotalMem cuDeviceComputeCapability cuEventElapsedTime cuModuleGetLoadingMode cuTensorMapEncode*
-cuTensorMapReplaceAddress cuFuncIsLoaded cuLogs* cuProfiler* cuDevSmResourceSplitByCount
-cuGraphNodeFindInClone cuGraphDebugDotPrint cuThreadExchangeStreamCaptureMode cuModuleEnumerateFunctions
-cuLibraryEnumerateKernels cuIpcGet*
-""".split()
-
-# … except these, which match a pattern above and do change something (or reach code that is not recorded).
-NOT_QUERIES = """
-cuGetExportTable cuDeviceGetNvSciSyncAttributes cuModuleGetTexRef cuModuleGetSurfRef
-cuLibraryGetUnifiedFunction cuMemGetHandleForAddressRange cuIpcGetMemHandle
-cuIpcGetEventHandle cuModuleGetFunction cuModuleGetGlobal cuLibraryGetKernel cuLibraryGetModule
-cuLibraryGetGlobal cuKernelGetFunction cuLibraryGetManaged cuMemHostGetDevicePointer cuStreamQuery
-cuEventQuery cuExternalMemoryGetMapped* cuGraphicsResourceGetMapped*
-""".split()
-
-HINTS = """
-cuCtxSetCacheConfig cuCtxSetSharedMemConfig cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuKernelSetCacheConfig
-cuMemAdvise cuMemPrefetchAsync cuMemPrefetchBatchAsync cuFuncLoad cuCtxResetPersistingL2Cache
-cuMemHostRegister cuMemHostUnregister cuDeviceRegisterAsyncNotification cuDeviceUnregisterAsyncNotification
-cuFlushGPUDirectRDMAWrites cuMemPoolSetAttribute cuMemPoolTrimTo cuDevicePrimaryCtxSetFlags cuCtxSetFlags
-cuStreamCopyAttributes cuStreamSetAttribute cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
-""".split()
-
-# Base names that the player issues to a driver.
-REPLAYED = """
-cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags
-cuCtxCreate cuCtxDestroy cuCtxSetCurrent cuCtxPushCurrent cuCtxPopCurrent cuCtxSynchronize cuCtxSetLimit
-cuCtxSetCacheConfig
-cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
-cuModuleGetGlobal cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel cuLibraryGetModule
-cuLibraryGetGlobal cuKernelGetFunction cuFuncSetAttribute cuKernelSetAttribute cuFuncSetCacheConfig
-cuKernelSetCacheConfig cuFuncLoad
-cuMemAlloc cuMemAllocPitch cuMemFree cuMemAllocHost cuMemHostAlloc cuMemFreeHost
-cuMemcpyHtoD cuMemcpyDtoH cuMemcpyDtoD cuMemcpy cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync
-cuMemcpyAsync cuMemsetD8 cuMemsetD16 cuMemsetD32 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
-cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamSynchronize cuStreamQuery cuStreamWaitEvent
-cuEventCreate cuEventDestroy cuEventRecord cuEventRecordWithFlags cuEventSynchronize cuEventQuery
-cuLaunchKernel cuLaunchKernelEx
-""".split()
-
-# What the recorder does beyond copying parameters, by base name. One word is one case of the agent.
-SPECIALS = {
-    "cuMemAlloc": "allocate", "cuMemAllocPitch": "allocate_pitch", "cuMemAllocManaged": "allocate_managed",
-    "cuMemAllocHost": "allocate_host",
-    "cuMemHostAlloc": "allocate_host",
-    "cuMemFreeHost": "free",
-    "cuInit": "initialize",
-    "cuGetProcAddress": "proc_address",
-    "cuStreamBeginCapture": "begin_capture",
-    "cuStreamBeginCaptureToGraph": "begin_capture",
-    "cuStreamEndCapture": "end_capture",
-    "cuMemAllocAsync": "allocate", "cuMemAllocFromPoolAsync": "allocate",
-    "cuMemFree": "free", "cuMemFreeAsync": "free",
-    "cuMemcpyHtoD": "copy_h2d", "cuMemcpyHtoDAsync": "copy_h2d_async",
-    "cuMemcpyDtoH": "copy_d2h", "cuMemcpyDtoHAsync": "copy_d2h_async",
-    "cuMemcpyDtoD": "copy_d2d", "cuMemcpyDtoDAsync": "copy_d2d_async",
-    "cuMemcpy": "copy_unified", "cuMemcpyAsync": "copy_unified_async",
-    "cuMemcpyPeer": "copy_peer", "cuMemcpyPeerAsync": "copy_peer_async",
-    "cuMemsetD8": "set_1", "cuMemsetD16": "set_2", "cuMemsetD32": "set_4",
-    "cuMemsetD8Async": "set_1_async", "cuMemsetD16Async": "set_2_async", "cuMemsetD32Async": "set_4_async",
-    "cuMemsetD2D8": "opaque_write", "cuMemsetD2D16": "opaque_write", "cuMemsetD2D32": "opaque_write",
-    "cuMemsetD2D8Async": "opaque_write", "cuMemsetD2D16Async": "opaque_write",
-    "cuMemsetD2D32Async": "opaque_write",
-    "cuMemcpy2D": "opaque_write", "cuMemcpy2DUnaligned": "opaque_write", "cuMemcpy3D": "opaque_write",
-    "cuMemcpy2DAsync": "opaque_write", "cuMemcpy3DAsync": "opaque_write", "cuMemcpyAtoD": "opaque_write",
-    "cuMemcpyBatchAsync": "opaque_write", "cuMemcpy3DBatchAsync": "opaque_write",
-    "cuMemcpy3DPeer": "opaque_write", "cuMemcpy3DPeerAsync": "opaque_write", "cuGraphLaunch": "opaque_write",
-    "cuLaunchCooperativeKernelMultiDevice": "opaque_write", "cuStreamBatchMemOp": "opaque_write",
-    "cuStreamWriteValue32": "opaque_write", "cuStreamWriteValue64": "opaque_write",
-    "cuMemBatchDecompressAsync": "opaque_write", "cuLaunch": "opaque_write", "cuLaunchGrid": "opaque_write",
-    "cuLaunchGridAsync": "opaque_write",
-    "cuLaunchKernel": "launch", "cuLaunchKernelEx": "launch_ex", "cuLaunchCooperativeKernel": "launch_cooperative",
-    "cuModuleLoad": "module_load", "cuModuleLoadData": "module_load", "cuModuleLoadDataEx": "module_load",
-    "cuModuleLoadFatBinary": "module_load", "cuLibraryLoadData": "library_load",
-    "cuLibraryLoadFromFile": "library_load", "cuModuleUnload": "module_unload", "cuLibraryUnload": "library_unload",
-    "cuModuleGetFunction": "get_function", "cuKernelGetFunction": "get_function",
-    "cuLibraryGetKernel": "get_kernel",
-    "cuCtxDestroy": "context_destroy", "cuDevicePrimaryCtxRelease": "context_destroy",
-    "cuDevicePrimaryCtxReset": "context_destroy", "cuCtxDetach": "context_destroy",
-}  # fmt: skip
-
-# Directions that "const pointer is in, other pointer is out" gets wrong. (base pattern, parameter, direction)
-DIRECTIONS = [
-    ("cuCtxCreate", "ctxCreateParams", "in"),
-    ("cuCtxCreate", "paramsArray", "in"),
-    ("cuThreadExchangeStreamCaptureMode", "mode", "inout"),
-    ("cuMemPoolGetAccess", "location", "in"),
-    ("cuMemGetDefaultMemPool", "location", "in"),
-    ("cuMemGetMemPool", "location", "in"),
-    ("cuMemSetMemPool", "location", "in"),
-    ("cuMemPoolImportPointer", "shareData", "in"),
-    ("cuMem*Batch*Async", "prefetchLocs", "in"),
-    ("cuMem*Batch*Async", "prefetchLocIdxs", "in"),
-    ("cuGraphInstantiateWithParams", "instantiateParams", "inout"),
-    ("cuGraphAddNode", "nodeParams", "inout"),
-    ("cuGraph*NodeSetParams", "nodeParams", "in"),
-    ("cuGraphAddMemAllocNode", "nodeParams", "inout"),
-    ("cuGraphGetEdges", "numEdges", "inout"),
-    ("cuGraphGetNodes", "numNodes", "inout"),
-    ("cuGraphGetRootNodes", "numRootNodes", "inout"),
-    ("cuGraphNodeGetDependencies", "numDependencies", "inout"),
-    ("cuGraphNodeGetDependentNodes", "numDependentNodes", "inout"),
-    ("cuDevSmResourceSplitByCount", "nbGroups", "inout"),
-    ("cuCoredump*", "size", "inout"),
-    ("cuLogsDump*", "iterator", "inout"),
-    ("cuLogsDumpToMemory", "size", "inout"),
-    ("cuTexRefSetBorderColor", "pBorderColor", "in"),
-    ("cuTensorMapReplaceAddress", "tensorMap", "inout"),
-    ("cuCheckpointProcess*", "args", "in"),
-    ("cuGraphExecUpdate", "resultInfo", "out"),
-]  # fmt: skip
-
-# Data whose size another parameter gives: (base pattern, parameter, direction, count parameter, element bytes).
-# The element size 0 means "the size of the pointee".
-BUFFERS = [
-    ("cuMemcpyHtoD", "srcHost", "in", "ByteCount", 1), ("cuMemcpyHtoDAsync", "srcHost", "in", "ByteCount", 1),
-    ("cuMemcpyDtoH", "dstHost", "out", "ByteCount", 1), ("cuMemcpyDtoHAsync", "dstHost", "out", "ByteCount", 1),
-    ("cuMemcpyHtoA", "srcHost", "in", "ByteCount", 1), ("cuMemcpyHtoAAsync", "srcHost", "in", "ByteCount", 1),
-    ("cuDeviceGetName", "name", "out", "len", 1), ("cuDeviceGetPCIBusId", "pciBusId", "out", "len", 1),
-    ("cuModuleLoadDataEx", "options", "in", "numOptions", 0),
-    ("cuModuleLoadDataEx", "optionValues", "in", "numOptions", 0),
-    ("cuLinkCreate", "options", "in", "numOptions", 0), ("cuLinkCreate", "optionValues", "in", "numOptions", 0),
-    ("cuLinkAdd*", "options", "in", "numOptions", 0), ("cuLinkAdd*", "optionValues", "in", "numOptions", 0),
-    ("cuLinkAddData", "data", "in", "size", 1),
-    ("cuLibraryLoad*", "jitOptions", "in", "numJitOptions", 0),
-    ("cuLibraryLoad*", "jitOptionsValues", "in", "numJitOptions", 0),
-    ("cuLibraryLoad*", "libraryOptions", "in", "numLibraryOptions", 0),
-    ("cuLibraryLoad*", "libraryOptionValues", "in", "numLibraryOptions", 0),
-    ("cuModuleEnumerateFunctions", "functions", "out", "numFunctions", 0),
-    ("cuLibraryEnumerateKernels", "kernels", "out", "numKernels", 0),
-    ("cuMemSetAccess", "desc", "in", "count", 0), ("cuMemPoolSetAccess", "map", "in", "count", 0),
-    ("cuPointerGetAttributes", "attributes", "in", "numAttributes", 0),
-    ("cuPointerGetAttributes", "data", "in", "numAttributes", 0),
-    ("cuMemRangeGetAttributes", "attributes", "in", "numAttributes", 0),
-    ("cuMemRangeGetAttributes", "dataSizes", "in", "numAttributes", 0),
-    ("cuMemRangeGetAttributes", "data", "in", "numAttributes", 0),
-    ("cuParamSetv", "ptr", "in", "numbytes", 1), ("cuStreamBatchMemOp", "paramArray", "in", "count", 0),
-    ("cuGraphAdd*", "dependencies", "in", "numDependencies", 0),
-    ("cuGraphAddDependencies", "from", "in", "numDependencies", 0),
-    ("cuGraphAddDependencies", "to", "in", "numDependencies", 0),
-    ("cuGraphRemoveDependencies", "from", "in", "numDependencies", 0),
-    ("cuGraphRemoveDependencies", "to", "in", "numDependencies", 0),
-    ("cuMemcpyBatchAsync", "dsts", "in", "count", 0), ("cuMemcpyBatchAsync", "srcs", "in", "count", 0),
-    ("cuMemcpyBatchAsync", "sizes", "in", "count", 0), ("cuMemcpyBatchAsync", "attrs", "in", "numAttrs", 0),
-    ("cuMemcpyBatchAsync", "attrsIdxs", "in", "numAttrs", 0), ("cuMemcpy3DBatchAsync", "opList", "in", "numOps", 0),
-    ("cuMemPrefetchBatchAsync", "dptrs", "in", "count", 0), ("cuMemPrefetchBatchAsync", "sizes", "in", "count", 0),
-    ("cuMemDiscard*", "dptrs", "in", "count", 0), ("cuMemDiscard*", "sizes", "in", "count", 0),
-    ("cuGraphicsMapResources", "resources", "in", "count", 0),
-    ("cuGraphicsUnmapResources", "resources", "in", "count", 0),
-    ("cuLaunchCooperativeKernelMultiDevice", "launchParamsList", "in", "numDevices", 0),
-    ("cuDeviceGetHostAtomicCapabilities", "operations", "in", "count", 0),
-    ("cuDeviceGetHostAtomicCapabilities", "capabilities", "out", "count", 0),
-    ("cuMemMapArrayAsync", "mapInfoList", "in", "count", 0),
-    ("cuDevResourceGenerateDesc", "resources", "in", "nbResources", 0),
-    ("cuTensorMapEncode*", "globalDim", "in", "tensorRank", 0),
-    ("cuTensorMapEncode*", "elementStrides", "in", "tensorRank", 0),
-    ("cuTensorMapEncodeTiled", "boxDim", "in", "tensorRank", 0),
-]  # fmt: skip
-
-# Pointers to module images, whose own headers say how long they are.
-IMAGES = [
-    ("cuModuleLoadData*", "image"),
-    ("cuModuleLoadFatBinary", "fatCubin"),
-    ("cuLibraryLoadData", "code"),
-]
-
-# Output arrays without a countable bound at entry: recorded by address only.
-UNBOUNDED = [
-    ("cuGraphGet*", "nodes"), ("cuGraphGetRootNodes", "rootNodes"), ("cuGraphGetEdges", "from"),
-    ("cuGraphGetEdges", "to"), ("cuGraphGetEdges", "edgeData"), ("cuGraphNodeGetDependencies", "dependencies"),
-    ("cuGraphNodeGetDependencies", "edgeData"), ("cuGraphNodeGetDependentNodes", "dependentNodes"),
-    ("cuGraphNodeGetDependentNodes", "edgeData"), ("cuGraphInstantiate", "logBuffer"),
-    ("cuLogsDumpToMemory", "buffer"), ("cuDevSmResourceSplitByCount", "result"), ("cuDeviceGetLuid", "luid"),
-    ("cuMemcpyBatchAsync", "failIdx"), ("cuMemcpy3DBatchAsync", "failIdx"), ("cuLaunchKernel*", "kernelParams"),
-    ("cuLaunchKernel*", "extra"), ("cuLaunchCooperativeKernel", "kernelParams"),
-    ("cuMemBatchDecompressAsync", "paramsArray"), ("cuMemBatchDecompressAsync", "errorIndex"),
-    ("cuStreamUpdateCaptureDependencies", "dependencies"), ("cuDeviceGetP2PAtomicCapabilities", "operations"),
-    ("cuDeviceGetP2PAtomicCapabilities", "capabilities"),
-]  # fmt: skip
-
 # Structures whose fields the recorder or the player reads.
 LAYOUTS = {
-    "CUlaunchConfig": "gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes hStream attrs numAttrs",
+    "CUlaunchConfig": """
+        gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes hStream attrs numAttrs
+    """,
     "CUlaunchAttribute": "id value",
-    "CUDA_KERNEL_NODE_PARAMS": "func gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes "
-    "kernelParams extra kern ctx",
-    "CUDA_MEMCPY2D": "srcXInBytes srcY srcMemoryType srcHost srcDevice srcArray srcPitch dstXInBytes dstY "
-    "dstMemoryType dstHost dstDevice dstArray dstPitch WidthInBytes Height",
-    "CUDA_MEMCPY3D": "srcXInBytes srcY srcZ srcLOD srcMemoryType srcHost srcDevice srcArray srcPitch srcHeight "
-    "dstXInBytes dstY dstZ dstLOD dstMemoryType dstHost dstDevice dstArray dstPitch dstHeight WidthInBytes Height "
-    "Depth",
+    "CUDA_KERNEL_NODE_PARAMS": """
+        func gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes
+        kernelParams extra kern ctx
+    """,
+    "CUDA_MEMCPY2D": """
+        srcXInBytes srcY srcMemoryType srcHost srcDevice srcArray srcPitch
+        dstXInBytes dstY dstMemoryType dstHost dstDevice dstArray dstPitch WidthInBytes Height
+    """,
+    "CUDA_MEMCPY3D": """
+        srcXInBytes srcY srcZ srcLOD srcMemoryType srcHost srcDevice srcArray srcPitch srcHeight
+        dstXInBytes dstY dstZ dstLOD dstMemoryType dstHost dstDevice dstArray dstPitch dstHeight
+        WidthInBytes Height Depth
+    """,
     "CUDA_MEMSET_NODE_PARAMS": "dst pitch value elementSize width height",
 }
 
@@ -365,10 +199,9 @@ class Generator:
         lines = []
         for name, fields in LAYOUTS.items():
             lines.append(f'printf("%s . 0 %zu\\n", "{name}", sizeof({name}));')
-            lines += [
-                f'printf("%s %s %zu %zu\\n", "{name}", "{f}", offsetof({name}, {f}), sizeof((({name}*)0)->{f}));'
-                for f in fields.split()
-            ]
+            for field in fields.split():
+                values = f"offsetof({name}, {field}), sizeof((({name}*)0)->{field})"
+                lines.append(f'printf("%s %s %zu %zu\\n", "{name}", "{field}", {values});')
         layouts: dict[str, Any] = {}
         for line in headers.run("\n".join(lines)).splitlines():
             name, field, offset, size = line.split()
@@ -423,9 +256,9 @@ class Generator:
         for table in (self.directions, self.buffers, self.images, self.unbounded):
             table.check()
         bases = {f["base"] for f in functions.values()}
-        for title, wanted in [
-            ("REPLAYED", REPLAYED), ("SPECIALS", SPECIALS), ("HINTS", HINTS), ("NOT_QUERIES", [n for n in NOT_QUERIES if "*" not in n]),
-        ]:  # fmt: skip
+        exceptions = [name for name in NOT_QUERIES if "*" not in name]
+        tables = {"REPLAYED": REPLAYED, "SPECIALS": SPECIALS, "HINTS": HINTS, "NOT_QUERIES": exceptions}
+        for title, wanted in tables.items():
             if missing := [n for n in wanted if n not in bases]:
                 raise SystemExit(f"{title}: no such functions in the headers: {missing}")
         return {"cuda_version": self.version, "functions": functions, "layouts": self.layouts}

@@ -21,22 +21,37 @@ class Config:
 
 
 # Variables whose feature is not built yet: refused by name when set, never ignored.
-NOT_BUILT = (
-    "ZLUDA_ROOT ZLUDA_COMPILE_VERBOSE ZLUDA_PROFILE ZLUDA_PERF_MODE ZLUDA_CACHE_DIR ZLUDA_CACHE_POLICY "
-    "ZLUDA_WAVE64_MODE ZLUDA_WAVE64_SLOW_MODE ZLUDA_UNIFIED_MEMORY ZLUDA_MEMORY_POOL_SIZE "
-    "ZLUDA_OPTIMIZATION_LEVEL ZLUDA_PGO_ENABLE ZLUDA_TORCH_FUSION ZLUDA_CUDNN_BENCHMARK ZLUDA_RAY_TRACING "
-    "ZLUDA_TEXTURE_CACHE ZLUDA_CC"
-).split()
+NOT_BUILT = [
+    "ZLUDA_ROOT",
+    "ZLUDA_COMPILE_VERBOSE",
+    "ZLUDA_PROFILE",
+    "ZLUDA_PERF_MODE",
+    "ZLUDA_CACHE_DIR",
+    "ZLUDA_CACHE_POLICY",
+    "ZLUDA_WAVE64_MODE",
+    "ZLUDA_WAVE64_SLOW_MODE",
+    "ZLUDA_UNIFIED_MEMORY",
+    "ZLUDA_MEMORY_POOL_SIZE",
+    "ZLUDA_OPTIMIZATION_LEVEL",
+    "ZLUDA_PGO_ENABLE",
+    "ZLUDA_TORCH_FUSION",
+    "ZLUDA_CUDNN_BENCHMARK",
+    "ZLUDA_RAY_TRACING",
+    "ZLUDA_TEXTURE_CACHE",
+    "ZLUDA_CC",
+]
 
 LOG_LEVELS = ("error", "warn", "info", "debug", "trace")
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Config:
-    """Read the settings; raises :class:`Error` naming a variable that is unknown to this version or malformed."""
+    """Read the settings; raises :class:`Error` naming a variable that is malformed or unknown here."""
     for name in NOT_BUILT:
         if name in environment:
             raise Error(f"{name} is set, but this version does not have that feature yet; unset it")
-    values = {f.name: environment[f.metadata["env"]] for f in fields(Config) if f.metadata["env"] in environment}
+    values = {
+        f.name: environment[f.metadata["env"]] for f in fields(Config) if f.metadata["env"] in environment
+    }
     config = Config(**values)
     if config.log_level not in LOG_LEVELS:
         raise Error(f"ZLUDA_LOG_LEVEL is {config.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")

@@ -84,7 +84,13 @@ class LaunchError(Error):
         thread: tuple[int, int, int] | None = None,
         address: int | None = None,
     ) -> None:
-        self.message, self.kernel, self.block, self.thread, self.address = message, kernel, block, thread, address
+        self.message, self.kernel, self.block, self.thread, self.address = (
+            message,
+            kernel,
+            block,
+            thread,
+            address,
+        )
         place = f"kernel {kernel}" if kernel else "launch"
         if block is not None:
             place += f", block {block}"

@@ -1,7 +1,8 @@
 """Random kernels: any control-flow graph at all, over a few integer registers that mix at every step.
 
 Loops end because every block costs fuel. Branches go anywhere, into loops too, so that many graphs are
-irreducible. Every register has a value before the first block.
+irreducible. Every register has a value before the first block. Some kernels read memory as if they waited for
+each other, which makes lanes run apart; some call a function, from which some lanes never return.
 """
 
 from __future__ import annotations
@@ -17,12 +18,34 @@ def random_kernel(seed: int) -> str:
     return _Writer(random.Random(seed)).kernel()
 
 
+MIX = """.func (.reg .b32 %result) mix (.reg .b32 %a, .reg .b32 %b)
+{
+.reg .pred %p, %q; .reg .b32 %n;
+and.b32 %n, %a, 3;
+setp.lt.u32 %p, %a, %b;
+@%p bra LESS;
+AGAIN:
+mad.lo.u32 %b, %b, 5, %n;
+setp.eq.u32 %q, %n, 0;
+@!%q sub.u32 %n, %n, 1;
+@!%q bra AGAIN;
+LESS:
+LEAVE
+sub.u32 %result, %b, %a;
+ret;
+}"""
+
+
 class _Writer:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.blocks = rng.randint(3, 9)
         self.lines: list[str] = []
         self.tables: list[str] = []
+        self.polls = rng.random() < 0.3
+        self.calls = rng.random() < 0.3
+        leave = "setp.eq.u32 %q, %n, 2; @%q exit;" if rng.random() < 0.5 else ""
+        self.function = MIX.replace("LEAVE", leave) if self.calls else ""
 
     def kernel(self) -> str:
         body = [line for n in range(self.blocks) for line in self.block(n)]
@@ -30,6 +53,7 @@ class _Writer:
         return "\n".join(
             [
                 ".version 8.0\n.target sm_90\n.address_size 64",
+                self.function,
                 ".visible .entry k(.param .u64 k_out, .param .u32 k_uniform) {",
                 ".reg .b32 %r<12>; .reg .b64 %rd<5>; .reg .pred %p<8>;",
                 *self.tables,
@@ -58,7 +82,8 @@ class _Writer:
         r = self.rng
         d, a, b = (r.randrange(REGISTERS) for _ in range(3))
         second = r.choice([f"%r{b}", str(r.randint(-5, 40)), "%r8", "%r9"])
-        plain = f"{r.choice(['add.u32', 'sub.u32', 'mul.lo.u32', 'xor.b32', 'and.b32'])} %r{d}, %r{a}, {second};"
+        operation = r.choice(["add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32"])
+        plain = f"{operation} %r{d}, %r{a}, {second};"
         forms = [
             plain,
             plain,
@@ -70,6 +95,11 @@ class _Writer:
             self.compare(3) + f" @{r.choice(['', '!'])}%p3 " + plain,
             self.compare(3) + f" @{r.choice(['', '!'])}%p3 st.global.u32 [%rd3+{4 * REGISTERS}], %r{a};",
         ]
+        if self.polls:
+            forms += [f"ld.volatile.global.u32 %r{d}, [%rd3+{4 * REGISTERS}];"] * 2
+        if self.calls:
+            forms += [f"call (%r{d}), mix, (%r{a}, %r{b});"] * 2
+            forms += [self.compare(3) + f" @%p3 call (%r{d}), mix, (%r{a}, %r9);"]
         return r.choice(forms)
 
     def compare(self, predicate: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_kernels import WORDS, random_kernel
-from thread_interpreter import Thread
+from thread_interpreter import Exited, Thread
 
 from zluda.device.cpu import CpuDevice
 from zluda.ptx import parse_module
@@ -18,11 +19,13 @@ BASE = 1 << 40
 
 
 def expected(text: str, threads: int, uniform: int) -> np.ndarray:
-    function = parse_module(text).function("k")
+    module = parse_module(text)
+    function = module.function("k")
     memory = {BASE + 4 * i: 0 for i in range(threads * WORDS)}
     for t in range(threads):
         specials = {"%tid.x": t, "%laneid": t % 32}
-        Thread(function, specials, {"k_out": BASE, "k_uniform": uniform}, memory).run()
+        with contextlib.suppress(Exited):
+            Thread(module, function, specials, {"k_out": BASE, "k_uniform": uniform}, memory).run()
     return np.array([memory[BASE + 4 * i] for i in range(threads * WORDS)], np.uint32).reshape(threads, WORDS)
 
 
@@ -40,7 +43,9 @@ def on_cpu(device: CpuDevice, text: str, threads: int, uniform: int) -> np.ndarr
 def check(seed: int, threads: int, uniform: int) -> None:
     device = CpuDevice(threads=1)
     text = random_kernel(seed)
-    np.testing.assert_array_equal(on_cpu(device, text, threads, uniform), expected(text, threads, uniform), text)
+    np.testing.assert_array_equal(
+        on_cpu(device, text, threads, uniform), expected(text, threads, uniform), text
+    )
     device.close()
 
 

@@ -209,8 +209,10 @@ def test_generic_pointers_into_every_space(bench: Bench) -> None:
     assert out.tolist() == expected
 
 
-def test_atomics_under_contention(bench: Bench) -> None:
-    blocks, threads = 40, 96
+@pytest.mark.parametrize("blocks", [40, 700])
+def test_atomics_under_contention(bench: Bench, blocks: int) -> None:
+    """A small grid on the calling thread, a large one on two."""
+    threads = 96
     n = blocks * threads
     counters = np.zeros(16, np.uint32)
     results = bench.run(
@@ -225,7 +227,7 @@ def test_atomics_under_contention(bench: Bench) -> None:
     )
     counters, sums, total, most, order = results
     i = np.arange(n, dtype=np.uint64)
-    assert counters[:3].tolist() == [int(i[k::3].sum()) for k in range(3)]
+    assert counters[:3].tolist() == [int(i[k::3].sum()) % (1 << 32) for k in range(3)]
     assert counters[4] == n % 1001
     assert counters[5] == (-n) % 1001
     assert counters[6] == np.bitwise_xor.reduce((i * 2654435761).astype(np.uint32))
@@ -335,3 +337,22 @@ def test_barriers_that_never_complete(bench: Bench) -> None:
 
 def test_the_device_still_works_after_a_fault(bench: Bench) -> None:
     test_barrier_in_a_loop(bench)
+
+
+def test_locks_between_lanes_of_a_warp(bench: Bench) -> None:
+    blocks, threads = 3, 64
+    n = blocks * threads
+    arrays = (np.zeros(2, np.int32), np.zeros(2, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32))
+    lock, counter, order, out = bench.run("locks", blocks, threads, *arrays)
+    assert lock.tolist() == [0, 0]
+    assert counter.tolist() == [n, 3 * n]
+    assert sorted(order.tolist()) == list(range(n))
+    warps = order.reshape(-1, 32)
+    below = np.concatenate([warps[:, 1:], warps[:, -1:]], axis=1)
+    assert np.array_equal(out.reshape(-1, 32), below + 32)
+
+
+def test_lanes_of_a_warp_that_wait_for_each_other(bench: Bench) -> None:
+    turn, out = bench.run("token", 1, 96, np.zeros(1, np.int32), np.zeros(96, np.int32))
+    assert turn[0] == 96
+    assert out.tolist() == [2 * t for t in range(96)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zluda.ptx import Module
 from zluda.ptx.module import (
     Address,
     BranchTargets,
@@ -20,6 +21,7 @@ from zluda.ptx.module import (
     Operand,
     Register,
     Symbol,
+    Vector,
 )
 
 FULL = 0xFFFFFFFF
@@ -50,10 +52,15 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+class Exited(Exception):
+    """The thread executed ``exit``."""
+
+
 @dataclass
 class Thread:
     """One thread's registers; ``memory`` maps addresses to 32-bit words and is shared."""
 
+    module: Module
     function: Function
     specials: dict[str, int]
     parameters: dict[str, int]
@@ -73,17 +80,31 @@ class Thread:
             at += 1
             if not isinstance(statement, Instruction) or not self._executes(statement):
                 continue
-            if statement.opcode in ("ret", "exit"):
+            if statement.opcode == "ret":
                 return
+            if statement.opcode == "exit":
+                raise Exited
             if statement.opcode == "bra":
                 at = labels[statement.operands[0].name]  # type: ignore[union-attr]
             elif statement.opcode == "brx":
                 index, table = statement.operands
                 assert isinstance(table, Label)
                 at = labels[tables[table.name][self.value(index)]]
+            elif statement.opcode == "call":
+                self._call(statement)
             else:
                 self._compute(statement)
         raise AssertionError("the kernel does not end")
+
+    def _call(self, instruction: Instruction) -> None:
+        """A direct call with registers as parameters and result."""
+        results, callee, arguments = instruction.operands
+        assert isinstance(results, Vector) and isinstance(callee, Symbol) and isinstance(arguments, Vector)
+        function = self.module.function(callee.name)
+        values = [self.value(a) for a in arguments.elements]
+        registers = dict(zip([p.name for p in function.parameters], values, strict=True))
+        Thread(self.module, function, self.specials, {}, self.memory, registers).run()
+        self.registers[results.elements[0].name] = registers[function.returns[0].name]  # type: ignore[union-attr]
 
     def _executes(self, instruction: Instruction) -> bool:
         guard = instruction.guard

@@ -62,6 +62,7 @@ def test_traces_are_small_together() -> None:
     assert sum((CORPUS / program / "trace.bin").stat().st_size for program in OURS) < 3_000_000
 
 
+@pytest.mark.slow
 def test_one_command_replays_all_and_writes_one_page(tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     traces = [CORPUS / program / "trace.bin" for program in PROGRAMS]

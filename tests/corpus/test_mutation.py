@@ -49,7 +49,12 @@ def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("mutation", NOTICED)
+QUICK = ("shuffle_ignores_the_lane", "atomic_add_is_or")
+
+
+@pytest.mark.parametrize(
+    "mutation", [pytest.param(m, marks=() if m in QUICK else pytest.mark.slow) for m in NOTICED]
+)
 def test_broken_lowering_is_noticed(mutation: str) -> None:
     program, kernels = NOTICED[mutation]
     status, result = _replay(program, mutation)

@@ -6,7 +6,14 @@ import struct
 
 import pytest
 
-from zluda.diff.element_type import BYTES, Origin, element_types, launch_element_types
+from zluda.diff.element_type import (
+    BYTES,
+    Origin,
+    element_types,
+    launch_element_types,
+    launch_outputs,
+    written_only,
+)
 from zluda.ptx import Function, parse_module
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -179,3 +186,33 @@ def test_two_parameters_into_one_allocation_must_agree() -> None:
     function = kernel("ld.global.f32 %f1, [%rd0]; st.global.f64 [%rd1], %fd1;")
     packed = struct.pack("<QQ", 0x1000, 0x1040)
     assert launch_element_types(function, packed, lambda address: "pool", {}) == {"pool": BYTES}
+
+
+def outputs(body: str, **options: object) -> set[str]:
+    return {origin.name for origin in written_only(kernel(body, **options))}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("ld.global.f32 %f1, [%rd0]; st.global.f32 [%rd1], %f1;", {"p1"}),
+        ("ld.global.f32 %f1, [%rd1]; st.global.f32 [%rd1], %f1;", set()),
+        ("red.global.add.u32 [%rd0], 1; st.global.f32 [%rd1], %f1;", {"p1"}),
+        ("add.s64 %rd9, %rd1, 16; st.global.f32 [%rd9], %f1;", {"p1"}),
+        ("st.global.u64 [%rd0], %rd1; st.global.f32 [%rd1], %f1;", {"p0"}),  # p1's address gets out
+        ("ld.global.u64 %rd9, [%rd0]; ld.global.f32 %f1, [%rd9]; st.global.f32 [%rd1], %f1;", set()),
+        ("cp.async.ca.shared.global [%r1], [%rd0], 4; st.global.f32 [%rd0], %f1;", set()),
+        ("setp.eq.u64 %p1, %rd1, 0; st.global.f32 [%rd1], %f1;", {"p1"}),
+        ("ld.shared.f32 %f1, [%r1]; st.global.f32 [%rd1], %f1;", {"p1"}),
+    ],
+)
+def test_pure_outputs(body: str, expected: set[str]) -> None:
+    assert outputs(body) == expected
+
+
+def test_an_allocation_is_an_output_only_if_no_parameter_reads_it() -> None:
+    function = kernel("ld.global.f32 %f1, [%rd0]; st.global.f32 [%rd1], %f1;")
+    apart, same = struct.pack("<QQ", 0x1000, 0x2000), struct.pack("<QQ", 0x2000, 0x2000)
+    allocations = {0x1000: "x", 0x2000: "y"}
+    assert launch_outputs(function, apart, allocations.get, {}) == {"y"}
+    assert launch_outputs(function, same, allocations.get, {}) == set()

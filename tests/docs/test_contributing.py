@@ -56,8 +56,7 @@ def test_the_program_runs_with_the_lowering(launch: Any, lowered: None) -> None:
     assert launch() == 8
 
 
-def test_the_examples_own_test_passes(lowered: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "compiler" / "lower"))
+def test_the_examples_own_test_passes(lowered: None) -> None:
     scope: dict[str, Any] = {}
     exec(_block("python", "lane_harness"), scope)
     scope["test_vabsdiff4_sums_byte_differences"]()

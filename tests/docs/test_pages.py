@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def test_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     exec(code, scope)
     assert scope["result"].verdict.value == "identical"
     numpy.testing.assert_array_equal(scope["y"].numpy(), 3 * numpy.arange(1000, dtype=numpy.float32))
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_help_lists_every_target() -> None:

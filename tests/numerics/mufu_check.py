@@ -1,6 +1,6 @@
 """Hold the vector IR of NVIDIA's approximate units to an H200's own outputs, over all 2^32 inputs.
 
-    python tests/numerics/mufu_check.py [function ...]        `make check-mufu`
+    PYTHONPATH=tests/support python tests/numerics/mufu_check.py [function ...]     or: make check-mufu
 
 ``data/mufu_hashes.npz`` has one hash for every 2^20 consecutive inputs (2^16 for the 16-bit functions): the
 sum of fmix32(output + input * 0x9E3779B9) modulo 2^32, measured on an H200 (sm_90, driver 580.159.04).
@@ -15,14 +15,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import lane_harness
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compiler" / "lower"))
-
-import lane_harness
-
 from zluda.compiler.ir import Builder, Module, Value
-from zluda.compiler.lower import mufu, rounding
+from zluda.compiler.lower import rounding, units
 from zluda.compiler.lower.lanewise import canonical_nan
 
 HASHES = Path(__file__).parent / "data" / "mufu_hashes.npz"
@@ -36,28 +33,30 @@ def _half(unit: str, mode: str) -> Callable[[Builder, Value], Value]:
     def emit(b: Builder, x: Value) -> Value:
         if mode == "bf16":
             return b.zext(
-                rounding.to_bfloat(b, mufu.call_unit(b, unit, b.bitcast(b.shl(x, 16), "float")), "rz"), "i32"
+                rounding.to_bfloat(b, units.call_unit(b, unit, b.bitcast(b.shl(x, 16), "float")), "rz"), "i32"
             )
         widened = b.cast("fpext", b.bitcast(b.trunc(x, "i16"), "half"), "float")
-        return b.zext(canonical_nan(b, rounding.truncate_to_half(b, mufu.call_unit(b, unit, widened))), "i32")
+        return b.zext(
+            canonical_nan(b, rounding.truncate_to_half(b, units.call_unit(b, unit, widened))), "i32"
+        )
 
     return emit
 
 
 def _high_word(name: str) -> Callable[[Builder, Value], Value]:
     def emit(b: Builder, x: Value) -> Value:
-        bits = mufu.call_unit_f64(b, name, b.shl(b.zext(x, "i64"), 32))
+        bits = units.call_unit_f64(b, name, b.shl(b.zext(x, "i64"), 32))
         return b.trunc(b.lshr(bits, 32), "i32")
 
     return emit
 
 
 def _single(name: str) -> Callable[[Builder, Value], Value]:
-    return lambda b, x: canonical_nan(b, mufu.call_unit(b, name, b.bitcast(x, "float")))
+    return lambda b, x: canonical_nan(b, units.call_unit(b, name, b.bitcast(x, "float")))
 
 
 FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
-    **{name: _single(name) for name in mufu.UNITS},
+    **{name: _single(name) for name in units.UNITS},
     **{name: _high_word(name) for name in ("rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64")},
     "ex2.approx.f16": _half("ex2.approx.ftz.f32", "f16"),
     "tanh.approx.f16": _half("tanh.approx.f32", "f16"),

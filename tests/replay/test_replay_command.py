@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Case
 from kernels import LAYOUT, MODULE, add, added, parameters, ramp
+from replay_case import Case
 
 import zluda.cli.main
 

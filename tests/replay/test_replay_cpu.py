@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,19 @@ def test_a_wrong_record_shows_the_element(tmp_path: Path) -> None:
     assert first.element is not None and first.buffer is not None
     assert (first.buffer.element_type, first.element.index, first.element.recorded) == ("f32", 999, 0.5)
     assert first.element.replayed == 999 + 999.25
+
+
+def test_a_replay_that_agrees_starts_quickly(tmp_path: Path) -> None:
+    """What takes long to import stays out of the way: a small replay is to take little over a second."""
+    program = Program(tmp_path / "trace.bin", "stray", STRAY)
+    program.run()
+    program.close()
+    script = (
+        "import sys, zluda\n"
+        f"result = zluda.replay({str(tmp_path / 'trace.bin')!r}, device='cpu')\n"
+        "assert result.exit_status() == 0, result.reasons\n"
+        "slow = set('numpy pandas rich llvmlite jinja2 zluda.ptx.parse'.split())\n"
+        "print(*sorted(slow & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

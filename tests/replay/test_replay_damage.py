@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import Case
 from kernels import LAYOUT, MODULE, add, added, parameters, ramp
+from replay_case import Case
 
 import zluda
 from zluda.diff.results import ReplayResult
@@ -77,7 +77,7 @@ def test_any_damage_ends_in_a_result_or_an_error_of_ours(case: Case, sound: Path
     case._use({"add": add})
     damaged = tmp_path / "damaged.bin"
     results = errors = 0
-    for seed in range(150):
+    for seed in range(100):
         shutil.copy(sound, damaged)
         damage(damaged, random.Random(seed))
         try:
@@ -88,4 +88,4 @@ def test_any_damage_ends_in_a_result_or_an_error_of_ours(case: Case, sound: Path
         else:
             results += 1
             assert isinstance(result, ReplayResult)
-    assert results > 20 and errors > 20  # both ways are walked
+    assert results > 15 and errors > 15  # both ways are walked

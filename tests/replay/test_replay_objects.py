@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from conftest import Case
 from kernels import ADD, HEADER, LAYOUT, MODULE, add, added, parameters, ramp
 from python_device import PythonDevice, PythonKernel
+from replay_case import Case
 from trace_builder import BASE
 
 from zluda.device.base import Dim3
@@ -319,6 +319,19 @@ def test_host_data_can_come_from_the_pages_after_a_copy(case: Case) -> None:
     record.put(call, x, ramp(COUNT))
     record.copy_out(x, SIZE)
     assert verdicts(case.replay({})) == [Verdict.IDENTICAL]
+
+
+def test_memory_made_inside_another_call_is_a_gap(case: Case) -> None:
+    record = case.record
+    record.start()
+    kernel = record.function(record.module(MODULE), "add", LAYOUT)
+    x, y = two_buffers(case)
+    hidden = record.allocate(SIZE, parent=record.sequence - 1)
+    record.launch(kernel, parameters(hidden, y, COUNT), {hidden: ramp(COUNT)})
+    record.launch(kernel, parameters(x, y, COUNT), {x: added(ramp(COUNT), ramp(COUNT, 0.5))})
+    result = case.replay({"add": add})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
+    assert "inside call" in result.results[0].reason
 
 
 def test_host_data_that_was_not_captured_taints_its_target(case: Case) -> None:

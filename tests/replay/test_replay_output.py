@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Case
 from kernels import LAYOUT, MODULE, add, added, parameters, ramp
+from replay_case import Case
 
 import zluda
 from zluda.diff.results import ReplayResult, Verdict
@@ -63,6 +63,15 @@ def test_a_kept_replay_shows_its_differences(case: Case, tmp_path: Path) -> None
     case.replay({"add": lambda *_: None}, output=kept)
     result = diff(case.path, kept)
     assert [one.verdict for one in result.results] == [Verdict.DIFFERS, Verdict.INHERITED, Verdict.INHERITED]
+
+
+def test_launches_that_did_not_run_are_gaps_of_the_kept_replay(case: Case, tmp_path: Path) -> None:
+    program(case)
+    kept = tmp_path / "replayed.bin"
+    case.replay({}, output=kept)
+    result = diff(case.path, kept)
+    assert [one.verdict for one in result.results] == [Verdict.GAP, Verdict.GAP, Verdict.IDENTICAL]
+    assert "tex.2d" in result.results[0].reason
 
 
 def test_a_replay_never_overwrites_its_record(case: Case) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from conftest import Case
 from kernels import ADD, BROKEN, HEADER, LAYOUT, MODULE, add, added, floats, parameters, ramp
-from python_device import PythonDevice
+from python_device import PythonDevice, PythonKernel
+from replay_case import Case
 
 from zluda.device.base import Dim3
 from zluda.diff.results import Verdict
@@ -216,6 +216,18 @@ def test_a_trap_in_a_kernel_is_a_crash_and_names_its_place(case: Case) -> None:
     assert "block (3, 0, 0)" in result.results[0].reason
 
 
+def test_a_crash_on_inputs_that_differed_says_so(case: Case) -> None:
+    def deadly(*_: object) -> None:
+        raise RunnerDied("crash", kernel="other", signal=11)
+
+    program = Recorded(case)
+    call = program.launch()
+    program.launch(case.record.function(program.module, "other", LAYOUT))
+    result = case.replay({"add": lambda *_: None, "other": deadly})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.CRASH]
+    assert f"its inputs already differed after call {call}" in result.results[1].reason
+
+
 def test_a_kernel_that_keeps_dying_is_left_out(case: Case) -> None:
     def deadly(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
         raise RunnerDied("crash", kernel="add", signal=11)
@@ -283,7 +295,7 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL, Verdict.IDENTICAL]
     assert "cuMemcpy2D_v2" in result.results[0].reason
     assert result.exit_status() == 2
-    assert result.meta["not_replayed"] == {"cuMemcpy2D_v2": 1}
+    assert result.reasons["calls of cuMemcpy2D_v2, which is not replayed"] == 1
 
 
 def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:
@@ -325,3 +337,66 @@ def test_a_launch_into_memory_that_is_not_there_is_a_gap(case: Case) -> None:
     result = case.replay({"add": add})
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
     assert "cuMemAllocManaged" in result.results[0].reason
+
+
+COPY = (
+    HEADER
+    + """
+.visible .entry copy(.param .u64 copy_param_0, .param .u64 copy_param_1, .param .u32 copy_param_2)
+{
+    .reg .f32 %f<2>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [copy_param_0];
+    ld.param.u64 %rd2, [copy_param_1];
+    ld.global.f32 %f1, [%rd2];
+    st.global.f32 [%rd1], %f1;
+    ret;
+}
+"""
+)
+"""``*destination = *source``: the destination is no input."""
+
+
+def test_an_output_that_differed_before_is_no_input(case: Case) -> None:
+    record = case.record
+    record.start()
+    copy = record.function(record.module(COPY), "copy", LAYOUT)
+    x, y = record.allocate(SIZE), record.allocate(SIZE)
+    record.copy_in(x, bytes(SIZE))
+    record.copy_in(y, ramp(COUNT, 1.0))
+    calls = []
+    for value in (1.0, 2.0):
+        record.copy_in(y, ramp(COUNT, value))
+        calls.append(record.launch(copy, parameters(x, y, 1), {x: floats(value)}))
+    record.copy_out(x, SIZE)
+
+    def wrong(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        destination, source, _ = struct.unpack("<QQI", packed)
+        device.write(destination, floats(-1.0) if device.read(source, 4) == floats(1.0) else floats(-2.0))
+
+    result = case.replay({"copy": wrong})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.DIFFERS, Verdict.INHERITED]
+    assert f"call {calls[1]}" in result.results[2].reason
+
+
+def test_a_launch_is_not_judged_by_what_an_earlier_one_left(case: Case) -> None:
+    """Both write into one page; the first is wrong, the second right."""
+    record = case.record
+    record.start()
+    module = record.module(MODULE)
+    first, second = (record.function(module, name, LAYOUT) for name in ("add", "other"))
+    x, y = record.allocate(SIZE), record.allocate(SIZE)
+    record.copy_in(x, bytes(SIZE))
+    record.copy_in(y, bytes(SIZE))
+    record.launch(first, parameters(x, y, COUNT), {x: floats(1.0, 2.0)})
+    record.launch(second, parameters(x, y, COUNT), {x + 8: floats(3.0, 4.0)})
+    record.copy_out(x, SIZE)
+
+    def write(offset: int, data: bytes) -> PythonKernel:
+        return lambda device, grid, block, packed: device.write(
+            struct.unpack_from("<Q", packed)[0] + offset, data
+        )
+
+    result = case.replay({"add": write(0, floats(1.0, 9.0)), "other": write(8, floats(3.0, 4.0))})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.IDENTICAL, Verdict.INHERITED]
+    assert result.results[2].buffers[0].differing == 1

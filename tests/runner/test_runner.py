@@ -206,6 +206,13 @@ class TestErrors:
         with pytest.raises(AttributeError, match="cuNothing"):
             runner.driver.cuNothing  # type: ignore[attr-defined]  # noqa: B018
 
+    def test_a_process_that_cannot_be_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = shared_files()
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(DeviceError, match="cannot execute /nowhere/python"):
+            start()
+        assert shared_files() == before
+
     def test_wrong_arguments(self) -> None:
         with pytest.raises(DeviceError, match="time_limit is 0; expected more than 0"):
             start(time_limit=0)

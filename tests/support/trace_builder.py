@@ -180,11 +180,18 @@ class TraceBuilder:
         self._functions[handle] = (number, tuple(layout))
         return handle
 
-    def allocate(self, size: int, *, address: int | None = None, kind: str = "cuMemAlloc_v2") -> int:
+    def allocate(
+        self,
+        size: int,
+        *,
+        address: int | None = None,
+        kind: str = "cuMemAlloc_v2",
+        parent: int | None = None,
+    ) -> int:
         """Device memory, full of garbage; returns its address."""
         base = self._next if address is None else address
         self._next = max(self._next, base + -(-size // 512) * 512)
-        call = self.call(kind, bytesize=size, out={"dptr": base})
+        call = self.call(kind, bytesize=size, out={"dptr": base}, parent=parent)
         self._allocations[base] = self._writer.add_allocation(call, base, size)
         self.memory[base] = bytearray(GARBAGE * size)
         self._known.discard(base)

@@ -1,8 +1,11 @@
-"""However a program or its recorder ends, what was recorded before is in the trace, and the status is right."""
+"""However a program or its recorder ends, what was recorded before is in the trace, and the status is
+right.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -41,6 +44,7 @@ def test_a_crash_says_in_which_call(scene: Scene) -> None:
         call = trace.call(5)
         assert (call.function, call.result, call.end_ns) == ("cuLaunchKernel", None, None)
         assert call.arguments["gridDimX"] == 1
+        assert trace.launch(5).kernel == "crash"
 
 
 def test_a_program_that_never_uses_cuda(scene: Scene) -> None:
@@ -78,7 +82,9 @@ def test_an_older_trace_gives_way(standin: StandIn, tmp_path: Path) -> None:
 def recording(
     standin: StandIn, trace: Path, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """A recording under way, once its first calls are made: the session, the recorder's and the program's pid."""
+    """A recording under way, once its first calls are made: the session, the recorder's and the program's
+    pid.
+    """
     line = [
         sys.executable,
         "-m",
@@ -136,7 +142,7 @@ def check_complete(trace_file: Path, at_least: int) -> None:
         assert [call.sequence for call in calls] == list(range(len(calls)))
         assert all(call.result == 0 for call in calls[:-1])
         launches = list(trace.iter_launches())
-        launched = [c.sequence for c in calls if c.function == "cuLaunchKernel" and c.result == 0]
+        launched = [call.sequence for call in calls if call.function == "cuLaunchKernel"]
         assert [launch.call for launch in launches] == launched
         buffer = trace.allocations[-1].base
         assert all(launch.parameters == struct.pack("<QI", buffer, 5) for launch in launches)
@@ -157,12 +163,64 @@ def test_kill_in_the_middle_of_a_loop(standin: StandIn, tmp_path: Path, killed: 
         if killed == "recorder":
             _, errors = session.communicate(timeout=60)
             assert session.returncode == 0
-            assert "recorder was killed" in errors
+            assert "recording ended early" in errors
             check_complete(trace, 40006)
         else:
             wait_until(lambda: not running(app) or killed != "everything")
             time.sleep(0.3)
             check_complete(trace, 5000)
+
+
+def test_a_stream_that_makes_no_progress_is_let_go(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    code = (
+        "import sys; from zluda.trace.session import record;"
+        "outcome = record(sys.argv[2:], sys.argv[1], progress_seconds=0.2); sys.exit(outcome.status)"
+    )
+    line = [sys.executable, "-c", code, str(trace), standin.app, "stuck"]
+    assert subprocess.run(line, timeout=60).returncode == 0
+    with open_trace(trace) as opened:
+        (launch,) = opened.iter_launches()
+        assert not launch.captured
+        assert any("no progress" in gap.text for gap in opened.gaps if gap.call == launch.call)
+
+
+def test_a_recorder_that_cannot_write_lets_the_program_go_on(standin: StandIn, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    with recording(standin, trace, "loop", "50000") as (session, recorder, _app):
+        # Its files may not grow beyond 256 KiB, as if the disk were full.
+        resource.prlimit(recorder, resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
+        _, errors = session.communicate(timeout=60)
+        assert session.returncode == 0
+        assert "recording stopped" in errors
+    with open_trace(trace) as opened:  # room again: what the rings hold is merged
+        calls = [call.sequence for call in opened.iter_calls()]
+        assert calls == list(range(len(calls))) and len(calls) > 8
+
+
+def test_a_held_program_does_not_outlive_its_session() -> None:
+    code = (
+        "import time; from zluda.trace.hold import HeldProcess;"
+        "print(HeldProcess(['/bin/sleep', '60']).pid, flush=True); time.sleep(60)"
+    )
+    session = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert session.stdout is not None
+    pid = int(session.stdout.readline())
+    assert running(pid)
+    session.kill()
+    wait_until(lambda: not running(pid))
+    session.communicate()
+
+
+def test_without_frida_the_remedy_is_named(standin: StandIn, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['frida'] = None; sys.argv = ['zluda', 'trace', sys.argv[1]];"
+        "from zluda.cli.main import main; main()"
+    )
+    line = [sys.executable, "-c", code, standin.app]
+    done = subprocess.run(line, timeout=60, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "zluda: device trace: frida is not installed; pip install 'zluda[trace]'\n"
 
 
 def running(pid: int) -> bool:

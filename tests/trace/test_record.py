@@ -202,6 +202,29 @@ def test_handles_that_come_again_after_an_unload(scene: Scene) -> None:
             assert module.unload_call is None or module.unload_call > launch.call
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_fat_binary_behind_a_wrapper(scene: Scene, version: str) -> None:
+    with open_trace(scene("wrapper", version).trace) as trace:
+        module = next(m for m in trace.module_list if m.load_call == 4)
+        assert module.kind is ModuleKind.FATBIN
+        image = trace.image(module.images[0])
+        assert image[:4] == bytes.fromhex("50ed55ba") and b".entry saxpy" in image
+        assert module.ptx_image is not None and module.ptx_image.architecture == "compute_90"
+        assert (trace.ptx(module) or b"").startswith(b".version 8.0")
+        (launch,) = trace.iter_launches()
+        assert (launch.module, launch.fidelity) == (module.id, Fidelity.SAME_PTX)
+
+
+def test_a_module_loaded_from_a_file(standin: StandIn, tmp_path: Path) -> None:
+    source = tmp_path / "module.ptx"
+    recorded = run_trace(tmp_path / "trace.bin", standin.app, "file", str(source))
+    source.unlink()
+    with open_trace(recorded.trace) as trace:
+        module = next(m for m in trace.module_list if m.load_call == 4)
+        assert module.origin == str(source)
+        assert b".entry empty" in (trace.ptx(module) or b"")
+
+
 def test_failed_calls_have_their_result_and_no_effect(scene: Scene) -> None:
     with open_trace(scene("failures").trace) as trace:
         results = {call.sequence: call.result for call in trace.iter_calls()}

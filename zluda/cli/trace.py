@@ -41,7 +41,7 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
         if outcome.calls:
             _say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
         elif outcome.recovered:
-            _say(f"{output}: the recorder was killed; what it had got is on record")
+            _say(f"{output}: recording ended early; what it had got by then is on record")
         for child in outcome.children:
             _say(f"{child}: a child process")
     sys.exit(outcome.status)

@@ -1,8 +1,6 @@
-"""Code of one PTX function: registers, operands, and one instruction after another.
+"""Code of one PTX function: operands in, results out, one instruction after another.
 
-Registers live in stack slots that LLVM turns into SSA values; inside a block a register's last value is kept
-at hand and only what is live out of the block is stored. Who executes is ``mask``: None when all lanes of the
-warp do, else one ``i1`` vector a group.
+Who executes is ``mask``: None when all lanes of the warp do, else one ``i1`` vector a group.
 """
 
 from __future__ import annotations
@@ -12,23 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.cfg import Graph, build_graph
+from zluda.compiler.analysis.cfg import CONVERGENCE, Graph, build_graph
 from zluda.compiler.analysis.liveness import Liveness, liveness
-from zluda.compiler.analysis.operands import CARRY, definitions, split
+from zluda.compiler.analysis.operands import CARRY, split
 from zluda.compiler.analysis.order import Order, weak_topological_order
-from zluda.compiler.analysis.payload import computed_registers, reads_value_only
+from zluda.compiler.analysis.payload import reads_value_only
 from zluda.compiler.analysis.shapes import combine, constant_shape
 from zluda.compiler.analysis.uniformity import Uniformity
 from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
-from zluda.compiler.lanes import base, convert, narrow, uniform, vectors
+from zluda.compiler.lanes import base, convert, narrow, uniform
 from zluda.compiler.lower.lanewise import (
     Lowering,
-    canonical_nan,
     reads_carry,
     unsupported,
     writes_carry,
 )
 from zluda.compiler.lower.table import lower
+from zluda.compiler.registers import Mask, RegisterFile
 from zluda.compiler.target import VARYING, Lanes, Shape, TargetOps
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import (
@@ -49,10 +47,8 @@ from zluda.ptx.types import ScalarType
 if TYPE_CHECKING:
     from zluda.compiler.unit import Unit
 
-Mask = tuple[Value, ...]
 
-
-class FunctionCodegen:
+class FunctionCodegen(RegisterFile):
     """Generates one function's body into ``b``.
 
     ``partial`` says that lanes may be missing when it is entered. A control-flow strategy
@@ -63,12 +59,27 @@ class FunctionCodegen:
         self.unit, self.function, self.ops = unit, function, ops
         self.geometry = ops.geometry
         self.b = Builder(unit.ir)
-        self.partial = partial
-        self.graph: Graph = build_graph(function, unit.file)
+        self._analyse(partial, apart=False)
+        if self.uniformity.polling_loops():
+            self._analyse(True, apart=True)
+        self.mask: Mask | None = None
+        self.instruction: Instruction | None = None
+        self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
+        self.stack_variables: dict[str, Value] = {}
+        self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
+        self.after_label = ""  # where a masked block goes when none of its lanes is left
+        self.exited: Value | None = None  # where a called function notes lanes that left the kernel
+        self._entry_values: dict[str, Value] = {}
+        self.guard: Lanes | None = None
+        self.set_up_registers()
+
+    def _analyse(self, partial: bool, *, apart: bool) -> None:
+        """Graph, order, liveness, shapes; ``apart``: for lanes that may have to be executed one by one."""
+        function, ops = self.function, self.ops
+        self.graph: Graph = build_graph(function, self.unit.file, cut=CONVERGENCE if apart else frozenset())
         self.order: Order = weak_topological_order(self.graph)
         results = {v.name for v in function.returns if v.space == "reg"}
         self.live: Liveness = liveness(self.graph, results)
-        self.computed = computed_registers(self.graph)
         self.uniformity = Uniformity(
             self.graph,
             self.order,
@@ -78,41 +89,29 @@ class FunctionCodegen:
             lambda name: ops.symbol_shape(self, name),
             function.is_entry,
             partial,
+            apart,
         ).run()
-        self.mask: Mask | None = None
-        self.instruction: Instruction | None = None
-        self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
-        self.stack_variables: dict[str, Value] = {}
-        self.after_label = ""  # where a masked block goes when none of its lanes is left
-        self.exited: Value | None = None  # where a called function notes lanes that left the kernel
-        self._entry_values: dict[str, Value] = {}
-        self._guard: Lanes | None = None
-        self._slots: dict[str, tuple[Value, ...]] = {}
-        self._cache: dict[str, Lanes] = {}
-        self._live_out: set[str] = set()
-        self._blended = self._find_blended()
 
     # --- blocks and instructions -----------------------------------------------------------------------
 
     def block(self, index: int, mask: Mask | None) -> None:
         """Write a block's instructions (not its end) for the lanes of ``mask``."""
         self.mask = mask
-        self._cache = {}
         self.checked = set()
-        self._live_out = self.live.live_out[index]
+        self.enter_block(index)
         for instruction in self.graph.blocks[index].instructions:
             self._write_instruction(instruction)
 
     def _write_instruction(self, instruction: Instruction) -> None:
         self.instruction = instruction
-        self._guard = None
+        self.guard = None
         if instruction.guard is not None:
-            self._guard = self.predicate(instruction.guard.register, instruction.guard.negated)
+            self.guard = self.predicate(instruction.guard.register, instruction.guard.negated)
         try:
             lower(self, instruction)
         except UnsupportedError as error:
             raise UnsupportedError(error.what, self.place(instruction)) from error
-        self._guard = None
+        self.guard = None
 
     def place(self, instruction: Instruction) -> str:
         """Where an instruction stands, for messages."""
@@ -184,52 +183,14 @@ class FunctionCodegen:
         b.label(on)
         self.mask = tuple(self.unpack_bits(alive))
 
-    def initialize(self, register: Register, lanes: Lanes) -> None:
-        """Give a register its value before the first block."""
-        converted = convert(lanes, self.shape_of(register.name), self.b, self.geometry)
-        for slot, part in zip(self._slot(register), converted.parts, strict=True):
-            self.b.store(self.b.bitcast(part, self.element_of(register)), slot, align=64)
-
-    def final(self, register: Register) -> Lanes:
-        """A register's bits after the last block."""
-        self._cache = {}
-        return self.observe(self.read_register(register))
-
     # --- reading ---------------------------------------------------------------------------------------
-
-    def shape_of(self, name: str) -> Shape:
-        """The shape a register is held in."""
-        return self.uniformity.shapes.get(name, VARYING)
-
-    def element_of(self, register: Register) -> str:
-        """The LLVM type a register is held in."""
-        return self.computed.get(register.name) or f"i{register.type.bits}"
-
-    def read_register(self, register: Register) -> Lanes:
-        """A register as it is held."""
-        if register.special:
-            return self.ops.special(self, register.name)
-        found = self._cache.get(register.name)
-        if found is None:
-            shape = self.shape_of(register.name)
-            if shape.constant is not None and shape.uniform:
-                return Lanes(shape, (constant(f"i{register.type.bits}", shape.constant),) * shape.bases)
-            lanes = self.geometry.width if shape.varying else 1
-            element = self.element_of(register)
-            parts = tuple(self.b.load(element, p, lanes, align=64) for p in self._slot(register))
-            found = self._cache[register.name] = Lanes(shape, parts)
-        return found
-
-    def observe(self, lanes: Lanes) -> Lanes:
-        """The bits of a value: floats with NVIDIA's NaN."""
-        if lanes.type not in FLOAT_BITS:
-            return lanes
-        return Lanes(lanes.shape, tuple(canonical_nan(self.b, p) for p in lanes.parts))
 
     def read(self, operand: Operand, *, value_only: bool = False, bits: int = 64) -> Lanes:
         """A source operand; ``value_only`` leaves floats as they are. ``bits`` sizes symbols' addresses and
         literals (64: wide enough for all)."""
         match operand:
+            case Register(special=True):
+                return self.ops.special(self, operand.name)
             case Register():
                 lanes = self.read_register(operand)
                 return lanes if value_only else self.observe(lanes)
@@ -278,10 +239,6 @@ class FunctionCodegen:
         """A predicate register, negated if so written."""
         return self.read(Negated(register) if negated else register)
 
-    def vectors(self, lanes: Lanes) -> list[Value]:
-        """One vector a group."""
-        return vectors(lanes, self.b, self.geometry)
-
     def lane_numbers(self, group: int) -> Value:
         """The lane index of each lane of a group (``i32``)."""
         width = self.geometry.width
@@ -302,71 +259,7 @@ class FunctionCodegen:
             lanes = Lanes(lanes.shape, parts)
         else:
             lanes = self.resize(self.observe(lanes), destination.type.bits, signed=signed)
-        shape = self.shape_of(destination.name)
-        lanes = self._merge(destination, convert(lanes, shape, self.b, self.geometry))
-        self._cache[destination.name] = lanes
-        if destination.name in self._live_out:
-            for slot, part in zip(self._slot(destination), lanes.parts, strict=True):
-                self.b.store(part, slot, align=64)
-
-    def _merge(self, register: Register, new: Lanes) -> Lanes:
-        """Keep the old value in lanes that do not execute, where somebody may still read it."""
-        conditions: list[Value] = []
-        guard = self._guard
-        if guard is not None:
-            conditions = list(guard.parts) if guard.shape.uniform else self.vectors(guard)
-        if new.shape.varying and self.mask is not None and register.name in self._blended:
-            masks = list(self.mask)
-            spread = conditions * len(masks) if len(conditions) == 1 else conditions
-            conditions = [self.b.and_(m, c) for m, c in zip(masks, spread, strict=True)] if spread else masks
-        if not conditions:
-            return new
-        old = self.read_register(register)
-        if len(conditions) == 1:
-            conditions *= len(new.parts)
-        triples = zip(conditions, new.parts, old.parts, strict=True)
-        return Lanes(new.shape, tuple(self.b.select(c, n, o) for c, n, o in triples))
-
-    def _slot(self, register: Register) -> tuple[Value, ...]:
-        """The register's stack memory, one piece a part, zero until written."""
-        found = self._slots.get(register.name)
-        if found is None:
-            shape = self.shape_of(register.name)
-            lanes = self.geometry.width if shape.varying else 1
-            count = self.geometry.groups if shape.varying else shape.bases
-            element = self.element_of(register)
-            found = tuple(self.b.alloca(element, lanes) for _ in range(count))
-            zero = self.b.splat(constant(element, 0), lanes)
-            for slot in found:
-                self.b.entry.append(f"store {zero.typed}, ptr {slot.ref}, align 64")
-            self._slots[register.name] = found
-        return found
-
-    def _find_blended(self) -> set[str]:
-        """Varying registers whose masked definitions must leave other lanes' values alone.
-
-        A register with one definition may be overwritten in lanes that never executed it. Lanes that did, in
-        an earlier round of a loop, may wait outside the loop, or at its head, with the register live.
-        """
-        places: dict[str, list[int]] = {}
-        for index in self.order.sequence:
-            for instruction in self.graph.blocks[index].instructions:
-                for register in definitions(instruction):
-                    places.setdefault(register.name, []).append(index)
-        return {name for name, blocks in places.items() if self._needs_blend(name, blocks)}
-
-    def _needs_blend(self, name: str, blocks: list[int]) -> bool:
-        if not any(n in self.uniformity.masked for n in blocks):
-            return False
-        return len(blocks) > 1 or any(
-            self._outlives_round(name, c.blocks, c.head) for c in self.order.around(blocks[0])
-        )
-
-    def _outlives_round(self, name: str, loop: list[int], head: int) -> bool:
-        if name in self.live.live_in[head]:
-            return True
-        left = {s for n in loop for s in self.graph.blocks[n].successors if s >= 0 and s not in loop}
-        return any(name in self.live.live_in[s] for s in left)
+        self.write_register(destination, lanes)
 
     # --- lane-wise instructions ------------------------------------------------------------------------
 

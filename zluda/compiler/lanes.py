@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
 from zluda.compiler.analysis.shapes import ZEROS
-from zluda.compiler.ir import Builder, Value
+from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import VARYING, Geometry, Lanes, Shape
 
 
@@ -28,6 +30,12 @@ def group_pattern(lanes: Lanes, group: int, geometry: Geometry) -> tuple[int, ..
     return lanes.shape.pattern[group * geometry.width : (group + 1) * geometry.width]
 
 
+@functools.lru_cache(maxsize=4096)
+def _constant_vector(element: str, values: tuple[int, ...]) -> Value:
+    """A constant vector; the same few patterns occur over and over."""
+    return Value(element, len(values), "<" + ", ".join(constant(element, v).typed for v in values) + ">")
+
+
 def narrow(lanes: Lanes, group: int, b: Builder, geometry: Geometry) -> Value:
     """A group's value in the fewest lanes: a scalar where its lanes are equal, else a vector."""
     if lanes.shape.varying:
@@ -36,7 +44,7 @@ def narrow(lanes: Lanes, group: int, b: Builder, geometry: Geometry) -> Value:
     value = base(lanes, group)
     if len(set(pattern)) == 1:
         return b.add(value, pattern[0]) if pattern[0] else value
-    return b.add(b.splat(value, geometry.width), b.vector(value.type, pattern))
+    return b.add(b.splat(value, geometry.width), _constant_vector(value.type, pattern))
 
 
 def vector(lanes: Lanes, group: int, b: Builder, geometry: Geometry) -> Value:

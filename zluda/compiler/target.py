@@ -193,6 +193,10 @@ class TargetOps(Protocol):
 
     def fence(self, f: FunctionCodegen, scope: str) -> None: ...
 
+    def require_whole_warp(self, f: FunctionCodegen) -> None:
+        """Before a barrier that lanes may reach apart: stop the launch if this target cannot let them."""
+        ...
+
     def barrier(
         self,
         f: FunctionCodegen,

@@ -111,6 +111,9 @@ RESULT_NAMES: dict[int, str] = {
     999: "CUDA_ERROR_UNKNOWN",
 }
 
+# Results of a kernel that failed while it ran: they spoil its context, and every later call returns them.
+KERNEL_FAILURES = frozenset((*range(700, 704), 710, *range(714, 720)))
+
 _VALUES = {name: value for value, name in RESULT_NAMES.items()}
 
 

@@ -59,6 +59,10 @@ _MOVES = frozenset(("mov", "selp", "shfl"))
 _UNTYPED = frozenset(("and", "or", "xor", "not", "shl", "lop3", "shf", "prmt", "bfi", "brev", "popc"))
 _SILENT = _MOVES | _UNTYPED | _LOADS | {"st", "call", "cvta"}
 
+# Neither compute an address nor let one out.
+_HARMLESS = frozenset(("setp", "set", "isspacep", "prefetch", "prefetchu", "bra", "ret", "exit", "bar"))
+_OWN_SPACES = ("param", "shared", "local")
+
 # Elements of packed and alternate types.
 _ELEMENT_OF = {
     "f16x2": "f16",
@@ -91,6 +95,43 @@ def element_types(function: Function) -> dict[Origin, str]:
     return {origin: _decided(strong.get(origin, set()), weak.get(origin, set())) for origin in strong | weak}
 
 
+def written_only(function: Function) -> frozenset[Origin]:
+    """What ``function`` stores to and certainly does not read: its pure outputs.
+
+    An address that is passed on, stored, or computed with in unusual ways counts as read. A kernel that loads
+    through an address it got from memory may read anything, so it has none.
+    """
+    origins = _address_origins(function)
+    stored: set[Origin] = set()
+    read = {Origin(name) for name in function.variables}
+    for instruction in function.instructions:
+        if instruction.opcode in _MEMORY_OPCODES:
+            accessed = _accessed(instruction, origins)
+            if instruction.opcode == "st":
+                stored |= accessed
+            elif accessed:
+                read |= accessed
+            elif not instruction.slots.get("space", "").startswith(_OWN_SPACES):
+                return frozenset()
+            if instruction.opcode not in _LOADS:
+                values = [operand for operand in instruction.operands if not isinstance(operand, Address)]
+                read |= _origins_of(values, origins)
+        elif instruction.opcode not in _ADDRESS_OPCODES and instruction.opcode not in _HARMLESS:
+            bases = [operand.base for operand in instruction.operands if isinstance(operand, Address)]
+            read |= _origins_of([*instruction.operands, *bases], origins)
+    return frozenset(stored - read)
+
+
+def _origins_of(operands: Iterable[Operand], origins: Mapping[str, set[Origin]]) -> set[Origin]:
+    found: set[Origin] = set()
+    for leaf in _leaves(operands):
+        if isinstance(leaf, Register):
+            found |= origins.get(leaf.name, set())
+        elif isinstance(leaf, Symbol):
+            found.add(Origin(leaf.name))
+    return found
+
+
 def launch_element_types(
     function: Function, parameters: bytes, find: Callable[[int], Key | None], variables: Mapping[str, Key]
 ) -> dict[Key, str]:
@@ -99,17 +140,38 @@ def launch_element_types(
     ``parameters`` is the packed parameter buffer, ``find`` maps an address to its allocation's key and
     ``variables`` the module's variables to theirs. Two parameters that name one allocation must agree.
     """
-    starts = dict(_parameter_offsets(function.parameters))
+    place = _placer(function, parameters, find, variables)
     votes: dict[Key, set[str]] = defaultdict(set)
     for origin, element in element_types(function).items():
-        if origin.name in starts:
-            start = starts[origin.name] + origin.offset
-            key = find(int.from_bytes(parameters[start : start + 8], "little"))
-        else:
-            key = variables.get(origin.name)
+        key = place(origin)
         if key is not None:
             votes[key].add(element)
     return {key: _agreed(found) for key, found in votes.items()}
+
+
+def launch_outputs(
+    function: Function, parameters: bytes, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+) -> set[Key]:
+    """Allocations that one launch of ``function`` stores to and does not read; as :func:`written_only`."""
+    place = _placer(function, parameters, find, variables)
+    outputs = written_only(function)
+    read = {place(origin) for origin in set(element_types(function)) - outputs}
+    return {key for key in map(place, outputs) if key is not None and key not in read}
+
+
+def _placer(
+    function: Function, parameters: bytes, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+) -> Callable[[Origin], Key | None]:
+    """Origin → the allocation that it names in one launch."""
+    starts = dict(_parameter_offsets(function.parameters))
+
+    def place(origin: Origin) -> Key | None:
+        if origin.name not in starts:
+            return variables.get(origin.name)
+        start = starts[origin.name] + origin.offset
+        return find(int.from_bytes(parameters[start : start + 8], "little"))
+
+    return place
 
 
 class LaunchTypes:
@@ -126,6 +188,13 @@ class LaunchTypes:
         """As :func:`launch_element_types`; empty where there is no PTX to tell."""
         function = self._function(launch)
         return launch_element_types(function, launch.parameters, find, variables) if function else {}
+
+    def outputs(
+        self, launch: Launch, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+    ) -> set[Key]:
+        """As :func:`launch_outputs`; empty where there is no PTX to tell."""
+        function = self._function(launch)
+        return launch_outputs(function, launch.parameters, find, variables) if function else set()
 
     def _function(self, launch: Launch) -> Function | None:
         if launch.module is None:

@@ -258,8 +258,13 @@ class ReplayResult:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How often each reason was given, the most frequent first."""
-        return dict(Counter(result.reason for result in self.results if result.reason).most_common())
+        """How often each reason was given, the most frequent first; and calls that had an effect and were not
+        replayed (``meta["not_replayed"]``: function → calls), whether or not a launch depended on them.
+        """
+        given = Counter(result.reason for result in self.results if result.reason)
+        for function, calls in self.meta.get("not_replayed", {}).items():
+            given[f"calls of {function}, which is not replayed"] += calls
+        return dict(given.most_common())
 
     @property
     def first_divergence(self) -> FirstDivergence | None:

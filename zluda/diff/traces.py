@@ -13,13 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import zip_longest
 
-from zluda.diff.element_type import BYTES, launch_element_types
+from zluda.diff.element_type import BYTES, LaunchTypes
 from zluda.diff.pairing import Event, Span, both_known, call_of, events, name_of, pair_allocations, union
 from zluda.diff.results import BufferComparison, LaunchResult, ReplayResult, Verdict
 from zluda.diff.values import ELEMENT_TYPES, combine, compare
-from zluda.errors import Error
-from zluda.ptx.module import Function
-from zluda.tracefile import Call, Direction, Launch, Payload, Trace
+from zluda.tracefile import NOT_REPLAYED, Call, Direction, Launch, Payload, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
 
 
@@ -86,7 +84,10 @@ class _Comparison:
     def __init__(self, left: Trace, right: Trace) -> None:
         self.left, self.right = left, right
         self.partner = pair_allocations(left, right)
-        self.types = _ElementTypes(left)
+        self.types = LaunchTypes(left)
+        self.left_out = [
+            {gap.call: gap.text for gap in trace.gaps if gap.kind == NOT_REPLAYED} for trace in (left, right)
+        ]
         self.allocations = {allocation.id: allocation for allocation in left.allocations}
         self.reverse = {theirs: ours for ours, theirs in self.partner.items()}
         self.seen_types: dict[int, str] = {}  # of allocations, by the launches so far
@@ -107,6 +108,9 @@ class _Comparison:
         return self._copy(first, second)
 
     def _launch(self, first: Launch, second: Launch) -> LaunchResult:
+        for left_out, launch in zip(self.left_out, (first, second), strict=True):
+            if launch.call in left_out:
+                return _result(first, Verdict.GAP, left_out[launch.call])
         ours, theirs = self._changes(first, second)
         missing = [
             trace.path
@@ -116,7 +120,7 @@ class _Comparison:
         if missing:
             verdict = Verdict.NOT_COMPARED if len(missing) == 2 else Verdict.GAP
             return _result(first, verdict, f"{missing[-1]} holds no memory after this launch")
-        self.seen_types |= {k: t for k, t in self.types.of(first).items() if t in ELEMENT_TYPES}
+        self.seen_types |= {k: t for k, t in self._types_of(first).items() if t in ELEMENT_TYPES}
         buffers = tuple(
             combine([self._buffer(key, span, first.call, second.call) for span in spans])
             for key, spans in sorted(union(ours, theirs).items())
@@ -126,6 +130,15 @@ class _Comparison:
             return _result(first, Verdict.GAP, unpaired, buffers=buffers)
         verdict, reason = self._verdict(first, second, buffers)
         return _result(first, verdict, reason, buffers=buffers, written_share=_share(buffers))
+
+    def _types_of(self, launch: Launch) -> dict[int, str]:
+        """Allocation → element type."""
+        spans = LiveSpans()
+        live = self.left.live_allocations(launch.call)
+        for allocation in live:
+            spans.add(allocation.id, allocation.base, allocation.size)
+        variables = {a.name: a.id for a in live if a.module is not None and a.module == launch.module}
+        return self.types.of(launch, spans.find, variables)
 
     def _verdict(
         self, first: Launch, second: Launch, buffers: tuple[BufferComparison, ...]
@@ -243,44 +256,6 @@ class _Comparison:
         data, known = self.left.read_memory(first.sequence, ours, size)
         other, other_known = self.right.read_memory(second.sequence, theirs, size)
         return not compare(data, other, BYTES, known=both_known(known, other_known)).identical
-
-
-class _ElementTypes:
-    """Element types of what launches touch, from the PTX in a trace."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self._functions: dict[tuple[int | None, str], Function | None] = {}
-
-    def of(self, launch: Launch) -> dict[int, str]:
-        """Allocation → element type; empty where there is no PTX to tell."""
-        function = self._function(launch)
-        if function is None:
-            return {}
-        spans = LiveSpans()
-        live = self.trace.live_allocations(launch.call)
-        for allocation in live:
-            spans.add(allocation.id, allocation.base, allocation.size)
-        variables = {a.name: a.id for a in live if a.module is not None and a.module == launch.module}
-        return launch_element_types(function, launch.parameters, spans.find, variables)
-
-    def _function(self, launch: Launch) -> Function | None:
-        key = (launch.module, launch.kernel)
-        if key not in self._functions:
-            self._functions[key] = self._parse(launch)
-        return self._functions[key]
-
-    def _parse(self, launch: Launch) -> Function | None:
-        from zluda.ptx import parse_module
-
-        module = next((module for module in self.trace.module_list if module.id == launch.module), None)
-        text = None if module is None else self.trace.ptx(module)
-        if text is None:
-            return None
-        try:
-            return parse_module(text, file=f"module {launch.module}").function(launch.kernel)
-        except Error:  # bytes are compared then: a comparison needs no PTX
-            return None
 
 
 def _share(buffers: tuple[BufferComparison, ...]) -> float | None:

@@ -1,7 +1,7 @@
 """The driver API over NVIDIA's own driver: one GPU, whatever number it has, is the program's device 0.
 
-Most entries are a row of :data:`_PLAIN`: the arguments in the entry's own order, and what it returns. Those
-written out as methods do more: images, wanted addresses, host data, launches.
+Most entries are a row of ``native_entries.py``: the arguments in the entry's own order, and what it returns.
+Those written out as methods do more: images, wanted addresses, host data, launches.
 """
 
 from __future__ import annotations
@@ -14,80 +14,14 @@ from zluda.device.cuda import libcuda
 from zluda.device.cuda.arena import Arena
 from zluda.device.cuda.images import Image, load_library, load_module
 from zluda.device.cuda.launching import launch, parameter_slots
+from zluda.device.results import KERNEL_FAILURES
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute, ParameterSlot
 from zluda.driver.errors import CudaError
+from zluda.driver.native_entries import ADDRESS, FLOAT, HANDLE, INT, PLAIN, QUERIES, SIZE, TRAILING
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 
 if TYPE_CHECKING:
     from zluda.driver.base import Driver
-
-_INT, _UNSIGNED, _SIZE = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
-_HANDLE, _ADDRESS, _FLOAT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_float
-
-# Entry → the types it writes, in front of its arguments (the common convention) …
-_PLAIN: dict[str, tuple[Any, ...]] = {
-    "cuDriverGetVersion": (_INT,),
-    "cuDeviceTotalMem": (_SIZE,),
-    "cuDeviceGetAttribute": (_INT,),
-    "cuDevicePrimaryCtxRetain": (_HANDLE,),
-    "cuDevicePrimaryCtxRelease": (),
-    "cuDevicePrimaryCtxReset": (),
-    "cuDevicePrimaryCtxSetFlags": (),
-    "cuCtxCreate": (_HANDLE,),
-    "cuCtxDestroy": (),
-    "cuCtxSetCurrent": (),
-    "cuCtxGetCurrent": (_HANDLE,),
-    "cuCtxPushCurrent": (),
-    "cuCtxPopCurrent": (_HANDLE,),
-    "cuCtxGetDevice": (_INT,),
-    "cuCtxGetFlags": (_UNSIGNED,),
-    "cuCtxSynchronize": (),
-    "cuCtxGetLimit": (_SIZE,),
-    "cuCtxSetLimit": (),
-    "cuCtxGetCacheConfig": (_INT,),
-    "cuCtxSetCacheConfig": (),
-    "cuCtxGetStreamPriorityRange": (_INT, _INT),
-    "cuModuleGetFunction": (_HANDLE,),
-    "cuModuleGetGlobal": (_ADDRESS, _SIZE),
-    "cuLibraryGetModule": (_HANDLE,),
-    "cuLibraryGetGlobal": (_ADDRESS, _SIZE),
-    "cuKernelGetFunction": (_HANDLE,),
-    "cuFuncGetAttribute": (_INT,),
-    "cuFuncSetAttribute": (),
-    "cuFuncSetCacheConfig": (),
-    "cuFuncLoad": (),
-    "cuMemGetInfo": (_SIZE, _SIZE),
-    "cuMemAllocHost": (_HANDLE,),
-    "cuMemHostAlloc": (_HANDLE,),
-    "cuMemFreeHost": (),
-    "cuMemcpyDtoD": (),
-    "cuMemcpyDtoDAsync": (),
-    "cuMemcpy": (),
-    "cuMemcpyAsync": (),
-    "cuMemsetD8": (),
-    "cuMemsetD16": (),
-    "cuMemsetD32": (),
-    "cuMemsetD8Async": (),
-    "cuMemsetD16Async": (),
-    "cuMemsetD32Async": (),
-    "cuStreamCreateWithPriority": (_HANDLE,),
-    "cuStreamDestroy": (),
-    "cuStreamSynchronize": (),
-    "cuEventDestroy": (),
-    "cuEventRecord": (),
-    "cuEventRecordWithFlags": (),
-    "cuEventSynchronize": (),
-}
-# … and, for those that write after their arguments, the types there.
-_TRAILING: dict[str, tuple[Any, ...]] = {
-    "cuDevicePrimaryCtxGetState": (_UNSIGNED, _INT),
-    "cuCtxGetApiVersion": (_UNSIGNED,),
-    "cuStreamGetFlags": (_UNSIGNED,),
-    "cuStreamGetPriority": (_INT,),
-}
-_QUERIES = ("cuStreamQuery", "cuEventQuery")
-# Kernel failures that spoil the context.
-_KERNEL_FAILURES = (*range(700, 704), 710, *range(714, 720))
 
 
 class NativeDriver:
@@ -105,17 +39,18 @@ class NativeDriver:
         self._ordinal, self._reservations = ordinal, tuple(reservations)
         self._device: int | None = None
         self._arena: Arena | None = None
-        self._kernels: set[int] = set()
+        self._kernels: dict[int, int] = {}  # CUkernel → its library
         self._images: dict[int, Image] = {}
         self._last_launched = ""
+        self._failed = False
         self._names: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name in _PLAIN:
-            method = self._plain(name, _PLAIN[name], first=True)
-        elif name in _TRAILING:
-            method = self._plain(name, _TRAILING[name], first=False)
-        elif name in _QUERIES:
+        if name in PLAIN:
+            method = self._plain(name, PLAIN[name], first=True)
+        elif name in TRAILING:
+            method = self._plain(name, TRAILING[name], first=False)
+        elif name in QUERIES:
             method = self._query(name)
         else:
             raise AttributeError(f"the native driver has no entry {name!r}")
@@ -143,8 +78,9 @@ class NativeDriver:
             raise self._explained(error) from None
 
     def _explained(self, error: CudaError) -> CudaError:
-        if error.result not in _KERNEL_FAILURES:
+        if error.result not in KERNEL_FAILURES:
             return error
+        self._failed = True
         failed = LaunchError(error.detail or error.name, kernel=self._last_launched)
         return CudaError(error.result, error.call, error.detail, launch=failed)
 
@@ -154,7 +90,7 @@ class NativeDriver:
         self._call("cuInit", flags)
         if self._device is None:
             try:
-                device = self._library.get("cuDeviceGet", _INT, self._ordinal)
+                device = self._library.get("cuDeviceGet", INT, self._ordinal)
             except CudaError as error:
                 remedy = "see `nvidia-smi -L` for the GPUs there are"
                 raise DeviceError(self.name, str(error), remedy=remedy) from None
@@ -193,22 +129,23 @@ class NativeDriver:
 
     def cuModuleUnload(self, module: int) -> None:
         self._call("cuModuleUnload", module)
-        self._images.pop(module, None)
+        self._forget(module)
 
     def cuLibraryLoadData(self, image: Bytes, *, globals_at: Mapping[str, int] | None = None) -> int:
         return self._load(load_library, image, globals_at)
 
     def cuLibraryUnload(self, library: int) -> None:
         self._call("cuLibraryUnload", library)
-        self._images.pop(library, None)
+        self._forget(library)
+        self._kernels = {kernel: owner for kernel, owner in self._kernels.items() if owner != library}
 
     def cuLibraryGetKernel(self, library: int, name: str) -> int:
-        kernel = self._library.get("cuLibraryGetKernel", _HANDLE, library, name.encode())
-        self._kernels.add(kernel)
+        kernel = self._library.get("cuLibraryGetKernel", HANDLE, library, name.encode())
+        self._kernels[kernel] = library
         return kernel
 
     def cuKernelGetAttribute(self, attribute: int, kernel: int, device: int = 0) -> int:
-        return self._library.get("cuKernelGetAttribute", _INT, attribute, kernel, self._real(device))
+        return self._library.get("cuKernelGetAttribute", INT, attribute, kernel, self._real(device))
 
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int = 0) -> None:
         self._call("cuKernelSetAttribute", attribute, value, kernel, self._real(device))
@@ -239,6 +176,10 @@ class NativeDriver:
         self._images[handle] = image
         return handle
 
+    def _forget(self, handle: int) -> None:
+        self._images.pop(handle, None)
+        self._names.clear()  # the driver may hand out the same function handles again
+
     def _real(self, device: int) -> int:
         """The GPU's own number for the program's device 0."""
         return self._require_device("cuKernelGetAttribute") if device == 0 else device
@@ -247,13 +188,13 @@ class NativeDriver:
 
     def cuMemAlloc(self, size: int, *, address: int | None = None) -> int:
         if address is None:
-            return self._library.get("cuMemAlloc", _ADDRESS, size)
+            return self._library.get("cuMemAlloc", ADDRESS, size)
         return self._claim(address, size)
 
     def cuMemAllocPitch(
         self, width: int, height: int, element_size: int, *, address: int | None = None
     ) -> tuple[int, int]:
-        got, pitch = self._library.get_two("cuMemAllocPitch", _ADDRESS, _SIZE, width, height, element_size)
+        got, pitch = self._library.get_two("cuMemAllocPitch", ADDRESS, SIZE, width, height, element_size)
         if address is None:
             return got, pitch
         self._call("cuMemFree", got)  # it told the pitch
@@ -265,7 +206,7 @@ class NativeDriver:
 
     def cuMemAllocAsync(self, size: int, stream: int, *, address: int | None = None) -> int:
         if address is None:
-            return self._library.get("cuMemAllocAsync", _ADDRESS, size, stream)
+            return self._library.get("cuMemAllocAsync", ADDRESS, size, stream)
         return self._claim(address, size)
 
     def cuMemFreeAsync(self, address: int, stream: int) -> None:
@@ -274,7 +215,7 @@ class NativeDriver:
 
     def cuMemGetAddressRange(self, address: int) -> tuple[int, int]:
         found = self._arena.holding(address) if self._arena is not None else None
-        return found or self._library.get_two("cuMemGetAddressRange", _ADDRESS, _SIZE, address)
+        return found or self._library.get_two("cuMemGetAddressRange", ADDRESS, SIZE, address)
 
     def cuMemcpyHtoD(self, destination: int, data: Bytes) -> None:
         content = bytes(data)
@@ -305,16 +246,16 @@ class NativeDriver:
     # --- streams, events, launches ------------------------------------------------------------------------
 
     def cuStreamCreate(self, flags: int = 0) -> int:
-        return self._library.get("cuStreamCreate", _HANDLE, flags)
+        return self._library.get("cuStreamCreate", HANDLE, flags)
 
     def cuEventCreate(self, flags: int = 0) -> int:
-        return self._library.get("cuEventCreate", _HANDLE, flags)
+        return self._library.get("cuEventCreate", HANDLE, flags)
 
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int = 0) -> None:
         self._call("cuStreamWaitEvent", stream, event, flags)
 
     def cuEventElapsedTime(self, start: int, end: int) -> float:
-        milliseconds = _FLOAT()
+        milliseconds = FLOAT()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
         return milliseconds.value
 
@@ -342,10 +283,10 @@ class NativeDriver:
         return False
 
     def close(self) -> None:
-        """Give the reserved addresses back; contexts go with the process."""
-        if self._arena is not None:
+        """Give the reserved addresses back, unless a failed kernel spoilt that; the process has the rest."""
+        if self._arena is not None and not self._failed:
             self._arena.close()
-            self._arena = None
+        self._arena = None
 
 
 def from_setup(setup: Mapping[str, Any], memory: object) -> Driver:

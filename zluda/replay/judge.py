@@ -120,17 +120,30 @@ class _Pieces:
         left = memory.recorded(one, self._call, start, size)
         right = bytes(memory.read(one, start, size))
         known = known_mask(one.known, start, stop)
+        one.differing.remove(start, stop)
+        if left != right:
+            before = memory.recorded(one, self._call - 1, start, size)
+            old = self._replayed_before(start, size)
+            leftover, known = _without_leftovers(before, old, left, right, known)
+            self._compared.changed -= leftover
+            differs = _note_writers(self._compared, before, left, right, known)
+            if not leftover and not one.differing:
+                one.differing_since = None  # what differs from here on, this call made
+            if leftover or differs:
+                memory.mark_differing(one, start, stop, self._call)
+            if differs:
+                self._different.append((start, left, right, known))
         self._compared.changed += size
         self._known += size if known is None else known.count(1)
-        one.differing.remove(start, stop)
-        if left != right and _note_writers(self._compared, self._before(start, size), left, right, known):
-            memory.mark_differing(one, start, stop, self._call)
-            self._different.append((start, left, right, known))
-        elif not one.differing:
+        if not one.differing:
             one.differing_since = None
 
-    def _before(self, start: int, size: int) -> bytes:
-        return self._memory.recorded(self._one, self._call - 1, start, size)
+    def _replayed_before(self, start: int, size: int) -> bytes | None:
+        """What the replay held here before the call, where it differed then; None elsewhere."""
+        page = start // PAGE_BYTES
+        contents = self._one.before.get(page)
+        offset = start - page * PAGE_BYTES
+        return None if contents is None else contents[offset : offset + size]
 
     def comparison(self, union: IntervalSet, type_of: TypeOf, name: str) -> BufferComparison:
         """All pieces as one comparison of the range that they span."""
@@ -159,6 +172,27 @@ class _Pieces:
             bytes_compared=self._known,
             elements=union.size // element_type(type_name).size,
         )
+
+
+def _without_leftovers(
+    before: bytes, old: bytes | None, recorded: bytes, replayed: bytes, known: bytes | None
+) -> tuple[int, bytes | None]:
+    """How many bytes lie in words that differ only since an earlier call, and the mask without them.
+
+    Neither side changed those in this call, so it is not judged by them. Words of 8 bytes hold whole
+    elements of every type.
+    """
+    if old is None:
+        return 0, known
+    import numpy as np
+
+    a, b, c, d = (np.frombuffer(side, np.uint8) for side in (before, old, recorded, replayed))
+    counted = np.ones(len(a), bool) if known is None else np.frombuffer(known, np.uint8) != 0
+    same = (a == c) & (b == d)
+    padding = -len(a) % 8
+    words = [np.pad(side, (0, padding)).reshape(-1, 8) for side in (counted & (a != b), counted & ~same)]
+    leftover = np.repeat(words[0].any(axis=1) & ~words[1].any(axis=1), 8)[: len(a)] & counted
+    return int(leftover.sum()), (counted & ~leftover).astype(np.uint8).tobytes()
 
 
 def _note_writers(

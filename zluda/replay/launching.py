@@ -43,22 +43,22 @@ class LaunchPlayer:
         blocked = self._why_left_out(launch, reach)
         if blocked is not None:
             return self._without(launch, reach, blocked)
-        since = [one.differing_since for one in reach if one.differing_since is not None]
+        since = {one.id: one.differing_since for one in reach if one.differing_since is not None}
         state.memory.snapshot(reach)
         started = time.perf_counter()
         try:
             state.make_current(call.thread)
             launches.issue(state, call, launch)
+            seconds = time.perf_counter() - started
+            replayed = state.memory.changed(reach)  # on a GPU the first read may be what shows a failure
         except Error as error:
-            return self._broke_off(launch, reach, error)
-        seconds = time.perf_counter() - started
-        replayed = state.memory.changed(reach)
+            return self._broke_off(launch, reach, error, min(since.values(), default=None))
         for one in reach:
             one.reached = True
         recorded = state.memory.record_pages(launch.call)
         if not launch.captured and not recorded:
             return self._unrecorded(launch, replayed, seconds)
-        return self._judge(launch, reach, recorded, replayed, min(since, default=None), seconds)
+        return self._judge(launch, reach, recorded, replayed, since, seconds)
 
     def leave_out(self, launch: Launch, why_not: Unavailable) -> tuple[LaunchResult, Ranges]:
         """A launch that is not to be run: the record's memory after it takes its place."""
@@ -92,7 +92,7 @@ class LaunchPlayer:
         reach: list[LiveAllocation],
         recorded: Ranges,
         replayed: Ranges,
-        differing_since: int | None,
+        since: dict[int, int],
         seconds: float,
     ) -> tuple[LaunchResult, Ranges]:
         memory = self._recovery.state.memory
@@ -104,7 +104,10 @@ class LaunchPlayer:
             lambda one: self._type(one, launch),
             lambda one: _name(one, launch),
         )
-        verdict, reason = judge_launch(compared, reach, differing_since)
+        if compared.differs and since:
+            outputs = self._outputs(launch)
+            since = {key: call for key, call in since.items() if key not in outputs}
+        verdict, reason = judge_launch(compared, reach, min(since.values(), default=None))
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         changed = {
             key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
@@ -125,26 +128,36 @@ class LaunchPlayer:
 
     def _type(self, one: LiveAllocation, launch: Launch) -> str:
         """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
+        variables = self._recovery.state.memory.variables(launch.module)
+        return self._launch_types().of(launch, self._find, variables).get(one.id, BYTES)
+
+    def _outputs(self, launch: Launch) -> set[int]:
+        """Allocations that a launch writes and does not read: no inputs, whatever they held before."""
+        variables = self._recovery.state.memory.variables(launch.module)
+        return self._launch_types().outputs(launch, self._find, variables)
+
+    def _launch_types(self) -> LaunchTypes:
         from zluda.diff.element_type import LaunchTypes
 
         if self._types is None:
             self._types = LaunchTypes(self._record.trace)
-        memory = self._recovery.state.memory
+        return self._types
 
-        def find(address: int) -> int | None:
-            found = memory.find(address)
-            return None if found is None else found.id
-
-        return self._types.of(launch, find, memory.variables(launch.module)).get(one.id, BYTES)
+    def _find(self, address: int) -> int | None:
+        found = self._recovery.state.memory.find(address)
+        return None if found is None else found.id
 
     # --- a launch without a result of its own -----------------------------------------------------------
 
     def _broke_off(
-        self, launch: Launch, reach: list[LiveAllocation], error: Error
+        self, launch: Launch, reach: list[LiveAllocation], error: Error, differing_since: int | None
     ) -> tuple[LaunchResult, Ranges]:
         """A launch that failed here. One that had begun may have written anything within its reach."""
         failure = death(error) if isinstance(error, RunnerDied) else why(error)
         began = failure.verdict in (Verdict.CRASH, Verdict.HANG)
+        if began and differing_since is not None:
+            reason = f"{failure.reason}; its inputs already differed after call {differing_since}"
+            failure = Unavailable(failure.verdict, reason)
         if began:
             self._deaths[launch.kernel] += 1
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():

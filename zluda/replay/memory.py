@@ -46,6 +46,7 @@ class LiveAllocation:
     reached: bool = False  # by a launch: its contents may be computed ones
     taint: Unavailable | None = None  # why its contents cannot be trusted until the record restores them
     digests: dict[int, bytes] = field(default_factory=dict)
+    before: dict[int, bytes] = field(default_factory=dict)  # pages that differed before the launch
 
     @property
     def id(self) -> int:
@@ -228,11 +229,14 @@ class ReplayMemory:
             one.digests.pop(page, None)
 
     def snapshot(self, reach: Iterable[LiveAllocation]) -> None:
-        """Digest what a launch is about to have the chance to change."""
+        """Digest what a launch is about to have the chance to change; keep the pages that differ already."""
         for one in reach:
+            one.before.clear()
             for page, start, stop in _pages_of(one):
                 if page not in one.digests:
                     one.digests[page] = _digest(self.read(one, start, stop - start))
+                if one.differing and one.differing.within(start, stop):
+                    one.before[page] = bytes(self.read(one, start, stop - start))
 
     def changed(self, reach: Iterable[LiveAllocation]) -> Ranges:
         """Allocation id → pages that changed since :meth:`snapshot`; the new digests replace the old."""
@@ -248,6 +252,8 @@ class ReplayMemory:
     def record_pages(self, call: int) -> Ranges:
         """Live allocation id → ranges that the record holds contents of after ``call``."""
         found: Ranges = {}
+        if call not in self._trace.calls_with_pages:
+            return found
         for page in self._trace.pages(call):
             if page.allocation in self.live:
                 start, stop = _clipped(page, self.live[page.allocation])

@@ -13,7 +13,7 @@ from typing import Any
 from zluda.diff.results import LaunchResult
 from zluda.errors import TraceError
 from zluda.replay.memory import Ranges, ReplayMemory
-from zluda.tracefile import Call, Direction, Launch, Payload, Signature, Trace, TraceWriter
+from zluda.tracefile import NOT_REPLAYED, Call, Direction, Launch, Payload, Signature, Trace, TraceWriter
 from zluda.tracefile.arguments import ArgumentLayout
 
 
@@ -114,7 +114,7 @@ class ReplayWriter:
             ran = result is not None and result.seconds is not None
             self._write_launch(launch, captured=ran)
             if not ran:
-                self._writer.add_gap(call.sequence, "not replayed", result.reason if result else "")
+                self._writer.add_gap(call.sequence, NOT_REPLAYED, result.reason if result else "")
         for key, spans in changed.items():
             one = memory.live.get(key)
             for start, stop in spans if one is not None else ():

@@ -12,7 +12,7 @@ from zluda.replay.address_plan import PLACED_KINDS, AddressPlan
 from zluda.replay.handles import HandleMap, Unavailable, Unplayable
 from zluda.replay.memory import MemoryAccess, ReplayMemory
 from zluda.replay.names import entry_name
-from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, Trace
+from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, ModuleKind, Trace
 
 _INVALID_CODE = ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_IMAGE")
 
@@ -150,7 +150,9 @@ class Playback:
         ptx = trace.ptx(module)
         if ptx is not None and not self.native:
             return ptx
-        image = trace.image(module.images[0]) if module.images and module.images[0].size else ptx
+        # Of a link of several fatbins the first holds the device-link step, which is empty without -rdc.
+        loaded = [image for image in module.images if image.kind is not ModuleKind.PTX and image.size]
+        image = trace.image(max(loaded, key=lambda image: image.size)) if loaded else ptx
         if image is None:
             raise Unplayable(Unavailable(Verdict.GAP, f"the image of module {module.id} was not captured"))
         return image

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zluda.diff.results import LaunchResult
+from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.handlers import Phase, handler_of, memory
@@ -72,10 +72,12 @@ class Player:
         return result
 
     def _play(self, call: Call, launch: Launch | None) -> tuple[LaunchResult | None, Ranges]:
+        state = self._recovery.state
         skipped = why_skipped(call)
         if skipped is not None:
+            state.settle_allocations(call, Unavailable(Verdict.GAP, f"{call.function}: {skipped}"))
+            state.bury_allocations(call)
             return None if launch is None else not_compared(launch, skipped), {}
-        state = self._recovery.state
         handler = handler_of(state, call, entry_name(call.function).base)
         phase = None if handler is None else handler.phase
         if launch is not None and phase is Phase.LAUNCH:

@@ -76,12 +76,13 @@ class Recovery:
 
     def _issue_again(self, call: Call) -> None:
         """A call on the way to the call being judged: only objects are made, memory comes from the record."""
-        if why_skipped(call) is not None:
-            return
         state = self.state
+        skipped = why_skipped(call)
         handler = handler_of(state, call, entry_name(call.function).base)
         failure: Unavailable | None = None
-        if handler is None:
+        if skipped is not None:
+            failure = Unavailable(Verdict.GAP, f"{call.function}: {skipped}")
+        elif handler is None:
             failure = doubt(state, call)
         elif handler.phase is Phase.SETUP:
             try:

@@ -2,7 +2,7 @@
 
 The filter is classic BPF written here rather than made by libseccomp, so that a machine with nothing but
 Python is confined too. It is a list of what is allowed: computing, threads, memory, signals to itself, and
-reading and writing what is already open. Everything else fails with EPERM, notably opening files, sockets,
+reading and writing what is already open. Everything else fails with EACCES, notably opening files, sockets,
 processes and executing programs. ``clone3`` fails with ENOSYS because a filter cannot see its flags; C
 libraries then use ``clone``, which is allowed for threads alone.
 """
@@ -106,7 +106,9 @@ def _arg_high(index: int) -> int:
 def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
     """The filter as BPF instructions (code, jump if true, jump if false, constant)."""
     column = list(_AUDIT_ARCH).index(machine)
-    allow, refuse = (_RET, 0, 0, _RET_ALLOW), (_RET, 0, 0, _RET_ERRNO | errno.EPERM)
+    # EACCES, not EPERM: glibc's fortified printf looks into /proc/self/maps and aborts on all but EACCES
+    # and ENOENT.
+    allow, refuse = (_RET, 0, 0, _RET_ALLOW), (_RET, 0, 0, _RET_ERRNO | errno.EACCES)
     program = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, _AUDIT_ARCH[machine]),

@@ -241,7 +241,7 @@ class RemoteDriver:
             self._generic(command, source + at, min(CHUNK, size - at), *rest)
             for at in range(0, max(size, 1), CHUNK)
         ]
-        return b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
         """End the runner."""

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from zluda.errors import DeviceError
+
 ADDR_NO_RANDOMIZE = 0x0040000
 _QUERY = 0xFFFFFFFF
 
@@ -39,7 +41,7 @@ def personality(flags: int, *, on: bool) -> bool:
 def spawn(arguments: Sequence[str], *, descriptors: Sequence[int], output: int) -> subprocess.Popen[bytes]:
     """Execute ``python -m zluda.runner arguments…`` with ``descriptors`` open, its output in ``output``.
 
-    Raises OSError where the process cannot be started.
+    Raises DeviceError where the process cannot be started.
     """
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
@@ -59,7 +61,10 @@ def spawn(arguments: Sequence[str], *, descriptors: Sequence[int], output: int) 
     _ensure_thread()
     future: Future[subprocess.Popen[bytes]] = Future()
     _requests.put((start, future))
-    return future.result()
+    try:
+        return future.result()
+    except OSError as error:
+        raise DeviceError("runner", f"cannot execute {sys.executable}: {error}") from error
 
 
 def _ensure_thread() -> None:

@@ -1,9 +1,10 @@
 """The recorder process: drains one recorded process's rings into its trace.
 
-Started by the session as ``python -m zluda.trace.drain_process TRACE CONTROL_FD``. The control page's lock comes
-with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap": [kind, text, count]}``,
-``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish`` means that the session died: draining goes on until the
-agent has left the application. The last line on standard output is a JSON object: counts, and the last open call.
+Started by the session as ``python -m zluda.trace.drain_process TRACE CONTROL_FD``. The control page's lock
+comes with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap":
+[kind, text, count]}``, ``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish``
+means that the session died: draining goes on until the agent has left the application. The last line on
+standard output is a JSON object: counts, and the last open call.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from zluda.errors import Error
+from zluda.trace.images import read_module
 from zluda.tracefile import TraceWriter
 from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
-from zluda.trace.images import read_module
 
 _IDLE_SECONDS = 0.002
 _BUSY_RECORDS = 2000
@@ -65,7 +66,8 @@ class Recorder:
         while not finished:
             self.control["HEARTBEAT_NS"] = time.monotonic_ns()
             moved = self.drain.step()
-            # many small passes cost more than few large ones, and a launch-bound application fills a ring in a second
+            # Many small passes cost more than few large ones, and a launch-bound application fills a ring
+            # in a second.
             idle = 0.02 if moved > _BUSY_RECORDS else min(0.02, idle * 1.5) if not moved else _IDLE_SECONDS
             for command in commands.read(idle):
                 finished |= self._obey(command)
@@ -136,7 +138,9 @@ def main() -> None:
     try:
         summary = Recorder(trace, control).run()
     except Error as error:
-        control["FLAGS"] |= FLAG_STOPPED  # nobody drains any more: the application must not wait
+        # Nobody drains any more: the application must not wait. What is committed, and what the rings hold,
+        # is merged when the trace is next opened.
+        control["FLAGS"] |= FLAG_STOPPED
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(2)
     print(json.dumps(summary), flush=True)

@@ -1,9 +1,9 @@
 """Starting the application and holding it at its first instruction, so that the agent can get in.
 
-The application is our own child: its exit status is ours to wait for, its standard streams are ours, and what
-`exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its entry point is reached; there a
-jump-to-itself takes the place of the first two bytes and tracing ends, so that Frida can attach. Writing the two
-bytes back lets it go.
+The application is our own child: its exit status is ours to wait for, its standard streams are ours, and
+what `exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its entry
+point is reached; there a jump-to-itself takes the place of the first two bytes and tracing ends, so that
+Frida can attach. Writing the two bytes back lets it go.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from zluda.errors import Error
 
 _PTRACE_TRACEME, _PTRACE_PEEKTEXT, _PTRACE_POKETEXT, _PTRACE_POKEUSER = 0, 1, 4, 6
 _PTRACE_CONT, _PTRACE_DETACH = 7, 17
+_PR_SET_PDEATHSIG = 1
 _RIP = 16 * 8  # offset of the instruction pointer in `struct user`
 _AT_NULL, _AT_ENTRY = 0, 9
 _JUMP_TO_SELF = b"\xeb\xfe"
@@ -127,7 +128,11 @@ def _state(pid: int) -> str:
 
 
 def _trace_me() -> None:
-    """In the child, before `exec`."""
+    """In the child, before `exec`: be traced; and do not stay behind, held, when the parent is killed.
+
+    The agent takes the second back when the program starts, for then it is to outlive us.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if _libc.ptrace(_PTRACE_TRACEME, 0, None, None) != 0:
         raise PermissionError
 

@@ -19,8 +19,8 @@ _KINDS = {
 def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
     """The PTX that a device of this compute capability (90 for 9.0) would be given, and its variables.
 
-    ``pieces`` are the images of one load, several where a wrapper pointed to several fat binaries. A damaged image is
-    no error here: it is recorded as it is, and ``problem`` says what is wrong with it.
+    ``pieces`` are the images of one load, several where a wrapper pointed to several fat binaries. A damaged
+    image is no error here: it is recorded as it is, and ``problem`` says what is wrong with it.
     """
     contents = ModuleContents(kind=ModuleKind.OTHER, found=[], globals=[], fidelity=Fidelity.UNKNOWN)
     if pieces:

@@ -1,4 +1,6 @@
-"""One run of ``zluda trace``: start the application, get the agent in, keep a recording for each process, report."""
+"""One run of ``zluda trace``: start the application, get the agent in, keep a recording for each process,
+report.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,17 @@ from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 
 CAPTURES = ("calls", "outputs")
+PROGRESS_SECONDS = 10.0
+"""How long a stream is waited for after a launch before it is let go, with a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What every process of a run is recorded with."""
+
+    capture: str
+    ring_bytes: int
+    progress_seconds: float
 
 
 @dataclass(slots=True)
@@ -45,28 +58,31 @@ def record(
     *,
     capture: str = "outputs",
     ring_bytes: int = DEFAULT_RING_BYTES,
+    progress_seconds: float = PROGRESS_SECONDS,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
-    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed). Children that
-    use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line for each thing worth
-    telling at once. Raises :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
+    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed).
+    Children that use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line
+    for each thing worth telling at once. Raises :class:`zluda.Error` where the application cannot be started
+    or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
     frida = _import_frida()
     _check_place(Path(output))
     process = HeldProcess(command)
-    session = _Session(frida, list(command), Path(output), capture, ring_bytes, note or (lambda text: None))
+    options = _Options(capture, ring_bytes, progress_seconds)
+    session = _Session(frida, list(command), Path(output), options, note or (lambda text: None))
     started = time.monotonic()
-    try:
-        session.attach(process.pid)
-    except BaseException:
-        process.kill()
-        session.finish()
-        raise
     with _forwarded_signals(process.pid):
+        try:
+            session.attach(process.pid)
+        except BaseException:
+            process.kill()
+            session.finish()
+            raise
         process.release()
         status = process.wait()
     outcome = session.finish()
@@ -119,12 +135,11 @@ class _Session:
         frida: Any,
         command: list[str],
         output: Path,
-        capture: str,
-        ring_bytes: int,
+        options: _Options,
         note: Callable[[str], None],
     ) -> None:
         self._frida, self._command, self._output = frida, command, output
-        self._capture, self._ring_bytes, self._note = capture, ring_bytes, note
+        self._options, self._note = options, note
         self._main = 0
         self._recordings: dict[int, Recording] = {}
         self._keep: list[Any] = []  # Frida's objects live as long as they are referred to
@@ -136,7 +151,9 @@ class _Session:
         self._source = spec.c_source()
 
     def attach(self, pid: int) -> None:
-        """Get the agent into the process that is held; returns when the driver, if it is there already, is hooked."""
+        """Get the agent into the process that is held; returns when the driver, if it is there already, is
+        hooked.
+        """
         self._main = self._main or pid
         try:
             session = self._device.attach(pid)
@@ -171,7 +188,7 @@ class _Session:
                 self._path_for(pid),
                 pid,
                 payload["names"],
-                ring_bytes=self._ring_bytes,
+                ring_bytes=self._options.ring_bytes,
                 meta=self._meta(payload),
             )
         except Error as error:
@@ -185,7 +202,8 @@ class _Session:
                 "type": "table",
                 "control": str(directory / "control"),
                 "directory": str(directory),
-                "outputs": self._capture == "outputs",
+                "outputs": self._options.capture == "outputs",
+                "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows],
                 "stateBytes": spec.STATE_BYTES,
                 "functionBytes": spec.FUNCTION_BYTES,
@@ -243,7 +261,7 @@ class _Session:
         return {
             "command": self._command,
             "working_directory": os.getcwd(),
-            "capture": self._capture,
+            "capture": self._options.capture,
             "host": platform.node(),
             "system": platform.platform(),
             "zluda": __version__,
@@ -255,9 +273,13 @@ class _Session:
         }
 
     def _close(self, recording: Recording) -> None:
-        """The recorded program has ended. A trace without calls (a child that never used CUDA) is taken away."""
+        """The recorded program has ended. A trace without calls (a child that never used CUDA) is taken
+        away.
+        """
         summary = recording.finish()
-        if summary.get("calls") or summary.get("recovered"):
+        if "error" in summary:
+            self._problem(f"recording stopped: {summary['error']}")
+        if summary.get("calls") or summary.get("recovered") or "error" in summary:
             self._finished.append((recording, summary))
         else:
             recording.trace.unlink(missing_ok=True)
@@ -276,7 +298,7 @@ class _Session:
                 outcome.children.append(recording.trace)
             else:
                 outcome.calls, outcome.launches = summary.get("calls", 0), summary.get("launches", 0)
-                outcome.recovered = summary.get("recovered", False)
+                outcome.recovered = bool(summary.get("recovered")) or "error" in summary
                 outcome.stall_seconds = summary.get("stall_ns", 0) / 1e9
                 last = summary.get("open_call")
                 outcome.open_call = (last[0], last[1]) if last else None

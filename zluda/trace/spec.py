@@ -1,4 +1,5 @@
-"""What the agent's C code needs to know: functions packed into structures, and constants as ``#define`` lines.
+"""What the agent's C code needs to know: functions packed into structures, and constants as ``#define``
+lines.
 
 A function's index is its place in the list that :func:`functions` returns; the same list, as JSON, stands in
 the rings' directory for whoever drains them. Exports that no header declares are given at run time: hooked by
@@ -62,12 +63,16 @@ SPECIALS = [
     "proc_address",
 ]
 
+C_FILES = ("state", "ring", "launch", "allocations", "capture", "modules", "special", "hooks")
+"""The agent's C code, each file after those it uses."""
+
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
 
 # Values of the driver API that the agent uses (cuda.h).
 CUDA_VALUES = {
     "CUDA_ERROR_INVALID_VALUE": 1,
     "CUDA_ERROR_INVALID_CONTEXT": 201,
+    "CUDA_ERROR_NOT_FOUND": 500,
     "CUDA_ERROR_NOT_READY": 600,
     "CU_STREAM_NON_BLOCKING": 1,
     "CU_STREAM_PER_THREAD": 2,
@@ -101,7 +106,9 @@ def unknown_function(name: str) -> dict[str, Any]:
 
 
 def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
-    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not know."""
+    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not
+    know.
+    """
     table = driver_api()["functions"]
     rows = [{"name": name, **row} for name, row in table.items()]
     rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]
@@ -159,8 +166,8 @@ def c_source() -> str:
     }
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
-    parts = ("state.c", "ring.c", "launch.c", "memory.c", "modules.c", "hooks.c")
-    return ring.c_defines() + defines + "".join(files.joinpath(part).read_text("utf-8") for part in parts)
+    parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
+    return ring.c_defines() + defines + "".join(parts)
 
 
 def javascript_source() -> str:

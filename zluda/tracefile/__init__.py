@@ -10,6 +10,7 @@ from __future__ import annotations
 from zluda.tracefile.reader import MemoryAt, Trace, open_trace
 from zluda.tracefile.records import (
     META_KEYS,
+    NOT_REPLAYED,
     PAGE_BYTES,
     Allocation,
     AllocationKind,
@@ -35,6 +36,7 @@ from zluda.tracefile.writer import CallRow, FinishRow, LaunchRow, TraceWriter
 
 __all__ = [
     "META_KEYS",
+    "NOT_REPLAYED",
     "PAGE_BYTES",
     "Allocation",
     "AllocationKind",

@@ -1,9 +1,9 @@
 """Draining: records out of the rings, rows into the trace.
 
-One pass (:meth:`Drain.step`) reads the clock, then every ring's head, and takes what is stamped before that moment; sorts it
-by time over all rings; turns it into rows; commits them together with the new tails; and only then gives the
-slots back. So a record is in the trace or in its ring, never in neither, and after a kill the noted tails say
-which is which.
+One pass (:meth:`Drain.step`) reads the clock, then every ring's head, and takes what is stamped before that
+moment; sorts it by time over all rings; turns it into rows; commits them together with the new tails; and
+only then gives the slots back. So a record is in the trace or in its ring, never in neither, and after a
+kill the noted tails say which is which.
 """
 
 from __future__ import annotations
@@ -11,25 +11,32 @@ from __future__ import annotations
 import json
 import os
 import struct
+import tempfile
 import time
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from zluda.tracefile import ring
-from zluda.tracefile.effects import Completed, Data, Effects, ImageReader
-from zluda.tracefile.records import Direction, Parameter
+from zluda.tracefile.completed_call import Completed, Data
+from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
-from zluda.tracefile.ring import Batch, Record, Ring
+from zluda.tracefile.records import Direction, Parameter
+from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
+SPILL_BYTES = 64 << 20
+"""Data of one open call beyond this waits in a temporary file."""
 FOREVER = (1 << 63) - 1
-PASS_SLOTS = 1 << 16
-"""The most slots one pass takes from a ring: 8 MiB, some 20,000 launches."""
+FIRST_PASS_SLOTS, PASS_SLOTS = 1 << 10, 1 << 16
+"""The most slots one pass takes from a ring, at first and later: 8 MiB are some 20,000 launches.
+
+Passes grow while nothing but known launches comes: one that gives out kernel handles goes the long way whole.
+"""
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
@@ -57,7 +64,20 @@ class _Open:
     start_ns: int
     body: bytes
     data: list[Data] = field(default_factory=list)
+    data_bytes: int = 0
+    spill: IO[bytes] | None = None
     written: bool = False  # its row stands in the trace, open
+
+    def add_data(self, function: int, body: bytes) -> None:
+        """A DATA record; what is large waits for the call's end in a file, not in memory."""
+        _, offset = _DATA_HEADER.unpack_from(body)
+        content: bytes | tuple[IO[bytes], int, int] = body[ring.DATA_HEADER_BYTES :]
+        self.data_bytes += len(body)
+        if self.data_bytes > SPILL_BYTES:
+            self.spill = self.spill or tempfile.TemporaryFile()  # noqa: SIM115 - closed with its last reader
+            content = (self.spill, self.spill.seek(0, os.SEEK_END), len(content))
+            self.spill.write(body[ring.DATA_HEADER_BYTES :])
+        self.data.append(Data(function & 0xFF, function >> 8 & 0xFF, function >> 16, offset, content))
 
 
 class Drain:
@@ -83,6 +103,7 @@ class Drain:
         self._signatures: list[_Signature | None] = [None] * len(self.functions)
         self._signature_ids: dict[int, int] = {}  # index of a function → its signature
         self._fast = FastLaunches(self.functions)
+        self._pass_slots = FIRST_PASS_SLOTS
         self.open: dict[int, _Open] = {}
         self._rows: list[CallRow] = []
         self._finished: list[FinishRow] = []
@@ -92,9 +113,10 @@ class Drain:
     def step(self, horizon_ns: int | None = None) -> int:
         """One pass; returns how many records it moved. Raises TraceError for a ring that is damaged."""
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
-        for found in ring.open_rings(self.directory, self._rings):
+        for found in open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
-        batches = [batch for one in self._rings.values() if (batch := one.batch(PASS_SLOTS)) is not None]
+        found_batches = (one.batch(self._pass_slots) for one in self._rings.values())
+        batches = [batch for batch in found_batches if batch is not None]
         for batch in batches:
             if batch.last_ns is not None:
                 # What is left behind may be the cause of later records in other rings.
@@ -115,7 +137,11 @@ class Drain:
         """Take everything that is left, and write what is only known at the end."""
         while self.step(FOREVER):
             pass
+        for sequence, call in self.open.items():
+            self.effects.launch_left_open(self._completed(call, sequence, 0, b""))
+        self._write_rows()
         self.effects.finish()
+        self._commit()
 
     def close(self) -> None:
         for one in self._rings.values():
@@ -127,6 +153,7 @@ class Drain:
     def _process(self, batches: list[Batch]) -> None:
         rest: list[Record] = []
         plain = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
+        self._pass_slots = min(2 * self._pass_slots, PASS_SLOTS) if plain else FIRST_PASS_SLOTS
         for batch in batches:
             if plain:
                 rows, left = self._fast.take(batch, self.effects.shapes, self._signature_ids)
@@ -164,21 +191,12 @@ class Drain:
     def _complete(self, call: _Open, sequence: int, end_ns: int, flags: int, body: bytes) -> None:
         signature = call.signature
         result = int.from_bytes(body[:4], "little")
-        arguments = call.body[: signature.words]
-        if not signature.plain:
-            arguments, pointees = _assemble(signature, call.body, body)
-            self.effects.completed(
-                Completed(
-                    sequence=sequence,
-                    row=signature.row,
-                    words=struct.unpack_from(f"<{signature.words // 8}Q", call.body),
-                    pointees=pointees,
-                    packed=call.body[signature.words + signature.inputs :],
-                    result=result,
-                    flags=flags,
-                    data=call.data,
-                )
-            )
+        if signature.plain:
+            arguments = call.body[: signature.words]
+        else:
+            completed = self._completed(call, sequence, flags, body)
+            arguments = completed.arguments
+            self.effects.completed(completed)
         if call.written:
             self._finished.append((sequence, end_ns, result, arguments))
         else:
@@ -186,17 +204,29 @@ class Drain:
                 (sequence, call.thread, call.parent, signature.id, call.start_ns, end_ns, result, arguments)
             )
 
+    def _completed(self, call: _Open, sequence: int, flags: int, body: bytes) -> Completed:
+        """A call with the body of its LEAVE; none where it never returned."""
+        signature = call.signature
+        arguments, pointees = _assemble(signature, call.body, body)
+        return Completed(
+            sequence=sequence,
+            row=signature.row,
+            words=struct.unpack_from(f"<{signature.words // 8}Q", call.body),
+            arguments=arguments,
+            pointees=pointees,
+            packed=call.body[signature.words + signature.inputs :],
+            result=int.from_bytes(body[:4], "little"),
+            flags=flags,
+            data=call.data,
+        )
+
     def _rare(self, kind: int, sequence: int, function: int, extra: int, body: bytes) -> None:
         if kind == ring.DATA:
             call = self.open.get(sequence)
             if call is not None:
-                total, offset = _DATA_HEADER.unpack_from(body)
-                parameter, direction, part = function & 0xFF, function >> 8 & 0xFF, function >> 16
-                call.data.append(
-                    Data(parameter, direction, part, total, offset, body[ring.DATA_HEADER_BYTES :])
-                )
+                call.add_data(function, body)
         elif kind == ring.PAGE:
-            self.effects.page_changed(sequence, function, extra, body)
+            self.effects.memory.page_changed(sequence, function, extra, body)
         elif kind == ring.FUNCTION:
             self.effects.function_described(sequence, extra, body)
         elif kind == ring.GLOBAL:
@@ -287,7 +317,9 @@ class Drain:
 
 
 def _assemble(signature: _Signature, entered: bytes, left: bytes) -> tuple[bytes, list[bytes | None]]:
-    """The `arguments` blob of a call, and what each parameter points to, from the bodies of its two records."""
+    """The `arguments` blob of a call, and what each parameter points to, from the bodies of its two
+    records.
+    """
     parts = [entered[: signature.words]]
     pointees: list[bytes | None] = []
     before_at, after_at = signature.words, 8

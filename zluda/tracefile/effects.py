@@ -1,4 +1,4 @@
-"""What a completed call means for the tables of a trace: modules, kernels, allocations, pages, gaps.
+"""What a completed call means for the tables of a trace: modules, kernels, launches, memory, gaps.
 
 The drain hands over each call when its LEAVE has been read, with the data it carried, in causal order; this
 class keeps the handles and allocations that are alive and writes the rows that follow from the call.
@@ -10,11 +10,12 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from zluda.tracefile import ring
-from zluda.tracefile.reachability import LiveSpans
-from zluda.tracefile.records import PAGE_BYTES, AllocationKind, Direction, Fidelity, ModuleKind
+from zluda.tracefile.blobs import MAX_BLOB_BYTES
+from zluda.tracefile.completed_call import Completed
+from zluda.tracefile.recorded_memory import RecordedMemory
+from zluda.tracefile.records import AllocationKind, Direction, Fidelity, ModuleKind
 from zluda.tracefile.writer import LaunchRow, TraceWriter
 
 
@@ -46,41 +47,6 @@ ImageReader = Callable[[list[bytes], int], ModuleContents]
 
 
 @dataclass(slots=True)
-class Data:
-    """One DATA record."""
-
-    parameter: int
-    direction: int
-    part: int
-    total: int
-    offset: int
-    content: bytes
-
-
-@dataclass(slots=True)
-class Completed:
-    """A call that returned, with the data it carried."""
-
-    sequence: int
-    row: dict[str, Any]
-    words: tuple[int, ...]
-    pointees: list[bytes | None]  # what each parameter points to: after the call where the call writes it
-    packed: bytes
-    result: int
-    flags: int
-    data: list[Data]
-
-    def output(self, parameter: int) -> int:
-        """The integer that an output parameter points to; 0 where it was NULL."""
-        piece = self.pointees[parameter]
-        return int.from_bytes(piece[:8], "little") if piece else 0
-
-    def content(self, parameter: int, part: int = 0) -> bytes:
-        """The joined data of a parameter."""
-        return b"".join(d.content for d in self.data if d.parameter == parameter and d.part == part)
-
-
-@dataclass(slots=True)
 class _Function:
     id: int
     name: str
@@ -90,20 +56,16 @@ class _Function:
 
 @dataclass(slots=True)
 class Live:
-    """Handles and memory alive at this point of the recording."""
+    """Handles alive at this point of the recording."""
 
     modules: dict[int, int] = field(default_factory=dict)  # CUmodule or CUlibrary → module id
     functions: dict[int, _Function] = field(default_factory=dict)  # CUfunction or CUkernel
-    spans: LiveSpans = field(default_factory=LiveSpans)
-    bases: dict[int, int] = field(default_factory=dict)  # base address → allocation id
-    globals: dict[int, int] = field(default_factory=dict)  # allocation id of a module's variable → module id
     fidelity: dict[int, Fidelity] = field(default_factory=dict)  # module id →
     loads: dict[int, int] = field(default_factory=dict)  # module id → the call that loaded it
 
 
-_CONFIG = struct.Struct(
-    "<8IQQI4x"
-)  # CUlaunchConfig: grid, block, shared bytes, pad, stream, attributes, count
+# CUlaunchConfig: grid, block, shared bytes, padding, stream, attributes, their count
+_CONFIG = struct.Struct("<8IQQI4x")
 _ATTRIBUTE_BYTES = 72
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _MASK32 = 0xFFFFFFFF
@@ -117,26 +79,20 @@ class Effects:
     ) -> None:
         self._writer, self._read_module, self._answer = writer, read_module, answer
         self.live = Live()
+        self.memory = RecordedMemory(writer)
         self.launches: list[LaunchRow] = []
         self.compute_capability = 0
         self.hooked: frozenset[int] = frozenset()
         self.shapes: dict[bytes, int] = {}
-        """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle changes."""
+        """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle
+        changes.
+        """
         self._counted: Counter[str] = Counter()
         self._handlers = {
             "launch": self._launch,
             "launch_ex": self._launch_ex,
             "launch_cooperative": self._launch,
-            "copy_h2d": self._copy_from_host,
-            "copy_h2d_async": self._copy_from_host,
-            "copy_unified": self._copy_from_host,
-            "copy_unified_async": self._copy_from_host,
-            **{f"set_{n}{form}": self._fill for n in (1, 2, 4) for form in ("", "_async")},
-            "allocate": self._allocate,
-            "allocate_pitch": self._allocate_pitch,
-            "allocate_managed": self._allocate_managed,
-            "allocate_host": self._allocate_host,
-            "free": self._free,
+            **self.memory.handlers,
             "module_load": self._load,
             "library_load": self._load,
             "module_unload": self._unload,
@@ -161,6 +117,11 @@ class Effects:
                 self._count_gap(call)
         self._payloads(call)
 
+    def launch_left_open(self, call: Completed) -> None:
+        """A call never returned: if it is a launch, it is on record as one."""
+        if str(call.row.get("special", "")).startswith("launch"):
+            self._handlers[call.row["special"]](call)
+
     def function_described(self, sequence: int, handle: int, body: bytes) -> None:
         """A FUNCTION record: the layout of a kernel's parameters, and its name."""
         _, count = struct.unpack_from("<II", body)
@@ -180,17 +141,7 @@ class Effects:
         module = self.live.modules.get(handle)
         born = self.live.loads.get(module, 0) if module is not None else 0
         name = body[16:].decode("utf-8", "replace")
-        self._add_allocation(born, address, size, AllocationKind.GLOBAL, name=name, module=module)
-
-    def page_changed(self, sequence: int, phase: int, base: int, body: bytes) -> None:
-        """A PAGE record: contents before (that is, after the call before) or after a call."""
-        allocation = self.live.bases.get(base)
-        if allocation is None:
-            self._writer.add_gap(sequence, "memory", f"no allocation is known at {base:#x}")
-            return
-        call = sequence if phase == ring.PHASE_AFTER else max(sequence - 1, 0)
-        offset = int.from_bytes(body[:8], "little")
-        self._writer.add_page(call, allocation, offset, body[8:])
+        self.memory.add(born, address, size, AllocationKind.GLOBAL, name=name, module=module)
 
     def finish(self) -> None:
         """Write what is only known at the end."""
@@ -207,12 +158,6 @@ class Effects:
 
     def restore_function(self, function: int, handle: int, name: str, module: int | None) -> None:
         self.live.functions[handle] = _Function(function, name, module)
-
-    def restore_allocation(self, allocation: int, base: int, size: int, module: int | None) -> None:
-        self.live.spans.add(allocation, base, size)
-        self.live.bases[base] = allocation
-        if module is not None:
-            self.live.globals[allocation] = module
 
     # --- launches -----------------------------------------------------------------------------------
 
@@ -265,88 +210,6 @@ class Effects:
         captured = call.flags & ring.LEAVE_CAPTURED
         self.launches.append((call.sequence, shape, stream, call.packed, None, captured))
 
-    # --- memory -------------------------------------------------------------------------------------
-
-    def _allocate(self, call: Completed) -> None:
-        kind = AllocationKind.DEVICE if call.row["base"] == "cuMemAlloc" else AllocationKind.POOL
-        self._add_allocation(call.sequence, call.output(0), call.words[1], kind)
-
-    def _allocate_pitch(self, call: Completed) -> None:
-        size = call.output(1) * call.words[3]
-        self._add_allocation(call.sequence, call.output(0), size, AllocationKind.DEVICE)
-
-    def _allocate_managed(self, call: Completed) -> None:
-        self._add_allocation(call.sequence, call.output(0), call.words[1], AllocationKind.MANAGED)
-
-    def _allocate_host(self, call: Completed) -> None:
-        self._add_allocation(call.sequence, call.output(0), call.words[1], AllocationKind.HOST)
-
-    def _add_allocation(
-        self,
-        call: int,
-        base: int,
-        size: int,
-        kind: AllocationKind,
-        *,
-        name: str = "",
-        module: int | None = None,
-    ) -> None:
-        if not base or not size:
-            return
-        self._end_overlapping(base, size, call)
-        key = self._writer.add_allocation(call, base, size, kind, name=name, module=module)
-        self.live.spans.add(key, base, size)
-        self.live.bases[base] = key
-        if module is not None:
-            self.live.globals[key] = module
-
-    def _end_overlapping(self, base: int, size: int, call: int) -> None:
-        """What lies there still is gone without a call: with its context, or by one that is not understood."""
-        spans = self.live.spans
-        doomed = {key for key in (spans.find(base), spans.find(base + size - 1)) if key is not None}
-        for key in doomed:
-            self._end(key, call)
-
-    def _end(self, key: int, call: int) -> None:
-        base, _ = self.live.spans.range_of(key)
-        self.live.spans.remove(key)
-        self.live.bases.pop(base, None)
-        self.live.globals.pop(key, None)
-        self._writer.close_allocation(key, call)
-
-    def _free(self, call: Completed) -> None:
-        key = self.live.bases.get(call.words[0])
-        if key is not None:
-            self._end(key, call.sequence)
-
-    def _copy_from_host(self, call: Completed) -> None:
-        """Host data becomes pages of its destination; where that is not known it stays the call's payload."""
-        address, _, size = call.words[:3]
-        key = self.live.spans.find(address)
-        if key is None:
-            return
-        base, length = self.live.spans.range_of(key)
-        if address + size > base + length:
-            return
-        for data in [d for d in call.data if d.parameter == 1 and d.direction == ring.DIRECTIONS["in"]]:
-            self._writer.add_page(call.sequence, key, address - base + data.offset, data.content)
-            call.data.remove(data)
-
-    def _fill(self, call: Completed) -> None:
-        unit = int(call.row["special"].split("_")[1])
-        address, value, count = call.words[:3]
-        key = self.live.spans.find(address)
-        if key is None:
-            self._writer.add_gap(call.sequence, "memory", f"no allocation is known at {address:#x}")
-            return
-        base, length = self.live.spans.range_of(key)
-        start, end = address - base, min(address - base + count * unit, length)
-        pattern = (value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little") * (PAGE_BYTES // unit)
-        while start < end:
-            stop = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
-            self._writer.add_page(call.sequence, key, start, pattern[: stop - start])
-            start = stop
-
     # --- code ---------------------------------------------------------------------------------------
 
     def _load(self, call: Completed) -> None:
@@ -355,16 +218,25 @@ class Effects:
         contents = read(pieces, self.compute_capability) if read else None
         kind = contents.kind if contents else ModuleKind.OTHER
         handle = call.output(0)
+        pieces = [self._storable(call, piece) for piece in pieces]
         module = self._writer.add_module(
             call.sequence, kind, handle, origin=origin, image=pieces[0] if pieces else b""
         )
         for ordinal, piece in enumerate(pieces[1:], 1):
-            self._writer.add_image(module, kind, piece, origin=f"fat binary {ordinal} as loaded")
+            if piece:
+                self._writer.add_image(module, kind, piece, origin=f"fat binary {ordinal} as loaded")
         self.live.modules[handle] = module
         self.live.loads[module] = call.sequence
         if contents:
             self._note_contents(call, module, contents)
         self._answer(call.sequence, "".join(f"{name}\n" for name in contents.globals) if contents else "")
+
+    def _storable(self, call: Completed, piece: bytes) -> bytes:
+        """The image; nothing, and a gap, where it is too large for one blob, as big libraries are."""
+        if len(piece) <= MAX_BLOB_BYTES:
+            return piece
+        self._writer.add_gap(call.sequence, "module", f"an image of {len(piece)} bytes is not stored")
+        return b""
 
     def _note_contents(self, call: Completed, module: int, contents: ModuleContents) -> None:
         self.live.fidelity[module] = contents.fidelity
@@ -399,8 +271,7 @@ class Effects:
         self.shapes.clear()
         for handle in [h for h, f in self.live.functions.items() if f.module == module]:
             del self.live.functions[handle]
-        for key in [k for k, owner in self.live.globals.items() if owner == module]:
-            self._end(key, call.sequence)
+        self.memory.module_unloaded(module, call.sequence)
 
     def _alias_module(self, call: Completed) -> None:
         """``cuLibraryGetModule``: the module's handle stands for the library."""

@@ -1,19 +1,19 @@
 """The short way for plain launches: rows straight from the slots, a whole batch at a time.
 
-A launch-bound application makes some 200,000 launches a second, each of them two records that stand side by side and
-say nothing new: a kernel, a shape and attributes that have been seen before, no captured memory, success. Everything else
-goes the long way through :class:`zluda.tracefile.effects.Effects`.
+A launch-bound application makes some 200,000 launches a second, each of them two records that stand side by
+side and say nothing new: a kernel, a shape and attributes that have been seen before, no captured memory,
+success. Everything else goes the long way through :class:`zluda.tracefile.effects.Effects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from zluda.tracefile import ring
-from zluda.tracefile.ring import Batch
+from zluda.tracefile.ring_reader import Batch
 from zluda.tracefile.writer import CallRow, LaunchRow
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 64
-"""Kernel, grid, block, shared bytes: the first eight argument words of ``cuLaunchKernel``, which name a shape."""
+"""Kernel, grid, block, shared bytes: the first eight argument words of ``cuLaunchKernel``, which name a
+shape.
+"""
 _WORDS_BYTES = 88
 _STREAM_AT = 64
 _BODY = ring.RECORD_HEADER_BYTES
@@ -65,8 +67,8 @@ class FastLaunches:
     ) -> tuple[Rows, NDArray[np.int64]]:
         """Rows of the plain launches, and the indices of the records that are left.
 
-        ``shapes`` maps the first :data:`KEY_BYTES` of a launch's arguments to a shape that is on record; ``signature`` the index
-        of a function to its signature, for the functions that have one.
+        ``shapes`` maps the first :data:`KEY_BYTES` of a launch's arguments to a shape that is on record;
+        ``signature`` the index of a function to its signature, for the functions that have one.
         """
         import numpy as np
 
@@ -93,7 +95,8 @@ class FastLaunches:
         functions = rows["function"][first]
         usable = np.zeros(len(self._launches), bool)
         usable[[index for index in signature if self._launches[index]]] = True
-        return first[usable[functions]]
+        plain: NDArray[np.int64] = first[usable[functions]]
+        return plain
 
     def _shapes(
         self, slots: NDArray[np.uint8], starts: NDArray[np.int64], shapes: Mapping[bytes, int]
@@ -108,7 +111,10 @@ class FastLaunches:
         return np.array([get(data[at : at + KEY_BYTES], -1) for at in range(0, len(data), KEY_BYTES)])
 
     def _succeeded(self, slots: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return ~slots[starts, _BODY : _BODY + 4].any(axis=1)
+        import numpy as np
+
+        results = slots[starts, _BODY : _BODY + 4]
+        return np.asarray(np.equal(results, 0).all(axis=1))
 
     def _rows(
         self,
@@ -120,28 +126,41 @@ class FastLaunches:
         signature: Mapping[int, int],
     ) -> Rows:
         entered, left, data = batch.rows[first], batch.rows[first + 1], batch.data
-        bodies = (starts[first] * ring.SLOT_BYTES + _BODY).tolist()
-        ends = (starts[first] * ring.SLOT_BYTES + _BODY + entered["length"]).tolist()
+        begins = starts[first] * ring.SLOT_BYTES + _BODY
+        bodies, packed = begins.tolist(), (begins + _WORDS_BYTES).tolist()
+        ends = (begins + entered["length"]).tolist()
         stream_at = _BODY + _STREAM_AT
         stream = slots[starts[first], stream_at : stream_at + 8].copy().view("<i8")[:, 0].tolist()
         sequence = entered["sequence"].tolist()
-        parents = [extra - 1 if extra else None for extra in entered["extra"].tolist()]
         calls = zip(
             sequence,
             repeat(batch.ring.thread),
-            parents,
-            [signature[index] for index in entered["function"].tolist()],
+            _parents(entered["extra"]),
+            _signatures(entered["function"], signature),
             entered["time"].tolist(),
             left["time"].tolist(),
             repeat(0),
-            [data[at : at + _WORDS_BYTES] for at in bodies],
+            [data[at:end] for at, end in zip(bodies, packed, strict=True)],
         )
         launches = zip(
             sequence,
             shape.tolist(),
             stream,
-            [data[at + _WORDS_BYTES : end] for at, end in zip(bodies, ends, strict=True)],
+            [data[at:end] for at, end in zip(packed, ends, strict=True)],
             repeat(None),
             (left["function"] & ring.LEAVE_CAPTURED).tolist(),
         )
         return Rows(list(calls), list(launches))
+
+
+def _parents(extra: NDArray[np.uint64]) -> Iterable[int | None]:
+    """The call around each launch, None where there is none, as nearly everywhere."""
+    if not extra.any():
+        return repeat(None)
+    return [number - 1 if number else None for number in extra.tolist()]
+
+
+def _signatures(functions: NDArray[np.uint32], signature: Mapping[int, int]) -> Iterable[int]:
+    if len(functions) and (functions == functions[0]).all():
+        return repeat(signature[int(functions[0])])
+    return [signature[index] for index in functions.tolist()]

@@ -187,6 +187,11 @@ class Trace:
         """Allocations alive after ``call``, by base address."""
         return self._live.after(call)
 
+    @cached_property
+    def calls_with_pages(self) -> frozenset[int]:
+        """The calls that :meth:`pages` has something of: most calls change no memory."""
+        return frozenset(self._read(lambda row: int(row[0]), "SELECT DISTINCT call FROM page"))
+
     def pages(self, call: int) -> list[Page]:
         """What ``call`` changed, in the order written."""
         return list(self._read(rows.page, f"{_SELECT_PAGE} WHERE call = ? ORDER BY id", (call,), call=call))

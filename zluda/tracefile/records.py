@@ -246,6 +246,10 @@ class Page(NamedTuple):
     blob: int
 
 
+NOT_REPLAYED = "not replayed"
+"""The kind of a gap at a launch that the replay, kept as a trace, has no result of."""
+
+
 class Gap(NamedTuple):
     """Something that was not captured: ``kind`` is its class (one word or a function's name), ``text`` says
     why.

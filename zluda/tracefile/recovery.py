@@ -16,8 +16,8 @@ from zluda.tracefile.writer import TraceWriter
 def merge_rings(path: Path) -> bool:
     """Merge the rings that stand beside ``path`` into it, and take them away.
 
-    False where there is nothing to do: no rings, or a recorder that still works on them. Raises TraceError where
-    the trace or a ring is damaged; the rings then stay.
+    False where there is nothing to do: no rings, or a recorder that still works on them. Raises TraceError
+    where the trace or a ring is damaged; the rings then stay.
     """
     directory = rings_directory(path)
     try:
@@ -70,7 +70,7 @@ class _Restored:
         for function in self._functions:
             effects.restore_function(function.id, function.handle, function.name, function.module)
         for allocation in self._allocations:
-            effects.restore_allocation(allocation.id, allocation.base, allocation.size, allocation.module)
+            effects.memory.restore(allocation.id, allocation.base, allocation.size, allocation.module)
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
         drain.orphans = dict(self._open)

@@ -12,47 +12,41 @@ Beside the trace ``x.bin`` stands, while it is being recorded, the directory ``x
 ``globals-N``
     the recorder's answer to the module load that is call N: the names of its variables, one a line.
 
-**Slots and records.** A ring is an array of slots of :data:`SLOT_BYTES` bytes. ``head`` (slots ever written) and ``tail``
-(slots ever consumed) only grow; slot number *n* lies at index *n* modulo the capacity. A record is one or more
-consecutive slots: a header of :data:`RECORD_HEADER_BYTES` bytes (:data:`RECORD_HEADER`), then its body. A record never
-wraps: where it would, a ``PAD`` record fills the rest of the ring. The producer writes the body, then the header, then the
-commit word (the low half of slot number + 1, so that an older lap is never mistaken for it), then ``head``. x86
-keeps stores in order, so what lies before ``head`` is complete at any moment, even if the producer is killed
-at the next instruction; what lies behind it is not looked at.
+**Slots and records.** A ring is an array of slots of :data:`SLOT_BYTES` bytes. ``head`` (slots ever written)
+and ``tail`` (slots ever consumed) only grow; slot number *n* lies at index *n* modulo the capacity. A record
+is one or more consecutive slots: a header of :data:`RECORD_HEADER_BYTES` bytes (:data:`RECORD_HEADER`), then
+its body. A record never wraps: where it would, a ``PAD`` record fills the rest of the ring. The producer
+writes the body, then the header, then the commit word (the low half of slot number + 1, so that an older lap
+is never mistaken for it), then ``head``. x86 keeps stores in order, so what lies before ``head`` is complete
+at any moment, even if the producer is killed at the next instruction; what lies behind it is not looked at.
 
-**Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is closed by a
-record of its own (``LEAVE``), so the recorder never waits for a call that has not returned. Everything else that
-belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic clock's, taken before the record is
-committed. What one thread did before another thread's call began was committed before that call's time stamp; so a
-recorder that reads the clock, then the heads, and consumes only records stamped before that moment, in order of
-their stamps, sees causes before effects over all rings.
+**Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is
+closed by a record of its own (``LEAVE``), so the recorder never waits for a call that has not returned.
+Everything else that belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic
+clock's, taken before the record is committed. What one thread did before another thread's call began was
+committed before that call's time stamp; so a recorder that reads the clock, then the heads, and consumes
+only records stamped before that moment, in order of their stamps, sees causes before effects over all rings.
 
-**Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process does not exist, or
-its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application sets ``FLAG_STOPPED`` and goes
-on unrecorded.
+**Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process
+does not exist, or its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application
+sets ``FLAG_STOPPED`` and goes on unrecorded.
 
-**After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes the
-tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets the lock
-merges what is left (``recovery.py``).
+**After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes
+the tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets
+the lock merges what is left (``recovery.py``).
 
-All these numbers are given to the agent's C code as ``#define`` lines by :func:`c_defines`; they stand nowhere else.
+All these numbers are given to the agent's C code as ``#define`` lines by :func:`c_defines`; they stand
+nowhere else.
 """
 
 from __future__ import annotations
 
 import fcntl
 import mmap
-import os
 import struct
-from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from zluda.errors import TraceError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SLOT_BYTES = 128
 RING_HEADER_BYTES = 4096
@@ -61,10 +55,13 @@ CHUNK_BYTES = 65536
 """The most data one DATA or PAGE record carries."""
 MAX_RECORD_SLOTS = 1 << 16  # the field has 16 bits
 DATA_HEADER_BYTES = 16
-DEFAULT_RING_BYTES = 256 << 20
+DEFAULT_RING_BYTES = 512 << 20
+"""Some seven seconds of launches at the highest rate: bursts longer than that wait for the drain."""
 SMALL_RING_BYTES = 4 << 20
 FULL_SIZE_RINGS = 4
-"""Rings of the first threads have the full size; an application with hundreds of threads must not fill the disk."""
+"""Rings of the first threads have the full size; an application with hundreds of threads must not fill the
+disk.
+"""
 CONTROL_BYTES = 4096
 CONTROL_MAGIC = int.from_bytes(b"ZLUDACTL", "little")
 RING_MAGIC = int.from_bytes(b"ZLUDARNG", "little")
@@ -72,17 +69,27 @@ HEARTBEAT_LIMIT_NS = 60_000_000_000
 
 # --- record kinds ------------------------------------------------------------------------------------
 
+# kind: what the header's fields and the body mean
 KINDS = {
     "PAD": 0,  # nothing: the rest of the ring before it wraps
-    "ENTER": 1,  # function: its index; extra: parent + 1; body: argument words, `in` pointees, packed parameters
-    "LEAVE": 2,  # function: LEAVE_ flags; body: result (8 bytes), `out` pointees
-    "DATA": 3,  # function: parameter | direction << 8 | part << 16; extra: address; body: total, offset, bytes
-    "PAGE": 4,  # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
-    "FUNCTION": 5,  # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
-    "GLOBAL": 6,  # extra: address; body: size, module handle (8 bytes each), name
-    "GAP": 7,  # body: kind, NUL, text
-    "DEVICE": 8,  # function: ordinal; body: total memory, compute capability major and minor (8 bytes each), name
-    "DRIVER": 9,  # extra: cuDriverGetVersion
+    # function: its index; extra: parent + 1; body: argument words, `in` pointees, packed parameters
+    "ENTER": 1,
+    # function: LEAVE_ flags; body: result (8 bytes), `out` pointees
+    "LEAVE": 2,
+    # function: parameter | direction << 8 | part << 16; extra: address; body: total, offset, bytes
+    "DATA": 3,
+    # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
+    "PAGE": 4,
+    # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
+    "FUNCTION": 5,
+    # extra: address; body: size, module handle (8 bytes each), name
+    "GLOBAL": 6,
+    # body: kind, NUL, text
+    "GAP": 7,
+    # function: ordinal; body: total memory, compute capability major, minor (8 bytes each), name
+    "DEVICE": 8,
+    # extra: cuDriverGetVersion
+    "DRIVER": 9,
 }
 PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER = KINDS.values()
 
@@ -209,196 +216,3 @@ class Control:
     def close(self) -> None:
         self._map.close()
         self._file.close()
-
-
-class Record(NamedTuple):
-    """One record taken out of a ring."""
-
-    time_ns: int
-    kind: int
-    sequence: int
-    function: int
-    extra: int
-    thread: int
-    body: bytes
-
-
-class Ring:
-    """The consumer's side of one ring."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with open(path, "r+b") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size <= RING_HEADER_BYTES:
-                raise TraceError("truncated", file=str(path), offset=size)
-            self._map = mmap.mmap(file.fileno(), size)
-        capacity = (size - RING_HEADER_BYTES) // SLOT_BYTES
-        if self._word("MAGIC") != RING_MAGIC or self._word("CAPACITY") != capacity:
-            self._map.close()
-            raise TraceError("not a ring of this version", file=str(path), offset=0)
-        self.capacity = capacity
-        self.thread = self._word("THREAD")
-        self.tail = self._word("TAIL")
-        self._held: tuple[int, int] | None = None  # (slot, number) of the last outermost call
-
-    def _word(self, name: str) -> int:
-        return int(struct.unpack_from("<Q", self._map, RING[name])[0])
-
-    @property
-    def head(self) -> int:
-        """Slots ever written; everything before it is complete."""
-        return self._word("HEAD")
-
-    @property
-    def closed(self) -> bool:
-        """The thread has ended."""
-        return bool(self._word("CLOSED"))
-
-    def batch(self, limit: int) -> Batch | None:
-        """The records that are waiting, at most ``limit`` slots of them; None where there are none.
-
-        Nothing is consumed before :meth:`consume`. Raises TraceError where a record's commit word or length is
-        not what the producer writes.
-        """
-        index = self.tail % self.capacity
-        waiting = self.head - self.tail
-        slots = min(waiting, self.capacity - index, limit)
-        if slots <= 0:
-            return None
-        start = RING_HEADER_BYTES + index * SLOT_BYTES
-        data = self._map[start : start + slots * SLOT_BYTES]
-        fields = _header_fields(data, slots)
-        lengths = fields["slots"].tolist()
-        at, starts = 0, []
-        while at < slots:
-            starts.append(at)
-            at += lengths[at] or slots
-        if at > slots:  # the last one is cut off by the limit, or its length is wrong
-            last = starts.pop()
-            if not starts:
-                return self._long(limit, lengths[last])
-            at = last
-        batch = Batch(self, data, starts, fields[starts], at, waiting > at)
-        expected = (np_array(starts) + (self.tail + 1)).astype("<u4")
-        wrong = batch.rows["commit"] != expected
-        if wrong.any():
-            place = start + starts[int(wrong.argmax())] * SLOT_BYTES
-            raise TraceError("record without its commit word", file=str(self.path), offset=place)
-        return batch
-
-    def _long(self, limit: int, slots: int) -> Batch | None:
-        """A first record longer than ``limit``, or a damaged one."""
-        if limit >= MAX_RECORD_SLOTS or not slots:
-            place = RING_HEADER_BYTES + self.tail % self.capacity * SLOT_BYTES
-            raise TraceError("damaged record", file=str(self.path), offset=place)
-        return self.batch(MAX_RECORD_SLOTS)
-
-    def consume(self, slots: int, outermost: tuple[int, int] | None) -> None:
-        """Move ``tail`` (not the shared one: see :meth:`release`). ``outermost``: slot and number of the last
-        outermost call entered in what was consumed, if there is one.
-        """
-        self.tail += slots
-        if outermost is not None:
-            self._held = outermost
-
-    def kept_from(self, open_calls: Container[int]) -> int:
-        """Where this ring must be kept from: the outermost open call's records, else ``tail``.
-
-        What an open call carries is not in the trace before it returns, so its records stay, unless they take
-        half the ring: then they go, rather than that the application waits for ever.
-        """
-        if self._held is not None:
-            slot, sequence = self._held
-            if sequence in open_calls and self.tail - slot <= self.capacity // 2:
-                return slot
-            self._held = None
-        return self.tail
-
-    def release(self, tail: int) -> None:
-        """Give the slots before ``tail`` back to the producer."""
-        struct.pack_into("<Q", self._map, RING["TAIL"], tail)
-
-    def close(self) -> None:
-        self._map.close()
-
-
-class Batch:
-    """Records of one ring, not yet consumed: ``rows`` are their headers, ``starts`` their slots in ``data``."""
-
-    def __init__(
-        self, ring: Ring, data: bytes, starts: list[int], rows: NDArray[np.void], slots: int, more: bool
-    ) -> None:
-        self.ring, self.data, self.starts, self.rows = ring, data, starts, rows
-        self._slots = slots
-        self.last_ns = int(rows["time"][-1]) if more else None
-        """Where records are left behind it: the last stamp that is in it. Nothing left is older."""
-
-    def cut(self, horizon_ns: int) -> None:
-        """Keep the records stamped up to ``horizon_ns``, and consume them in the ring."""
-        count = int(np_searchsorted(self.rows["time"], horizon_ns))
-        if count < len(self.starts):
-            self._slots = self.starts[count]
-            self.starts, self.rows = self.starts[:count], self.rows[:count]
-        self.ring.consume(self._slots, self._outermost())
-
-    def _outermost(self) -> tuple[int, int] | None:
-        found = ((self.rows["kind"] == ENTER) & (self.rows["extra"] == 0)).nonzero()[0]
-        if not len(found):
-            return None
-        last = int(found[-1])
-        return self.ring.tail + self.starts[last], int(self.rows["sequence"][last])
-
-    def records(self, chosen: NDArray[np.int64] | None = None) -> list[Record]:
-        """The records, or those of the given indices; without padding."""
-        import numpy as np
-
-        if chosen is None:
-            chosen = np.arange(len(self.starts))
-        rows, starts, thread = self.rows[chosen], self.starts, self.ring.thread
-        names = ("time", "kind", "sequence", "function", "extra", "length")
-        records = []
-        for index, time_ns, kind, sequence, function, extra, length in zip(
-            chosen.tolist(), *(rows[name].tolist() for name in names), strict=True
-        ):
-            if kind != PAD:
-                body = starts[index] * SLOT_BYTES + RECORD_HEADER_BYTES
-                content = self.data[body : body + length]
-                records.append(Record(time_ns, kind, sequence, function, extra, thread, content))
-        return records
-
-
-def np_array(values: list[int]) -> NDArray[np.int64]:
-    import numpy as np
-
-    return np.array(values, np.int64)
-
-
-def np_searchsorted(times: NDArray[np.uint64], horizon_ns: int) -> int:
-    """How many of the ascending stamps are at most ``horizon_ns``."""
-    import numpy as np
-
-    return int(np.searchsorted(times, np.uint64(horizon_ns), side="right"))
-
-
-def _header_fields(data: bytes, slots: int) -> NDArray[np.void]:
-    """The header fields of every slot, as if each began a record."""
-    import numpy as np
-
-    names = ["commit", "kind", "slots", "sequence", "time", "function", "length", "extra"]
-    formats = ["<u4", "<u2", "<u2", "<u8", "<u8", "<u4", "<u4", "<u8"]
-    offsets = [0, 4, 6, 8, 16, 24, 28, 32]
-    layout = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": SLOT_BYTES})
-    return np.frombuffer(data, layout, slots)
-
-
-def open_rings(directory: Path, known: dict[Path, Ring]) -> Iterator[Ring]:
-    """Rings in the directory that are not in ``known`` yet and whose header is complete; adds them there."""
-    for path in sorted(directory.glob("ring-*"), key=lambda p: int(p.name[5:])):
-        if path in known:
-            continue
-        try:
-            known[path] = Ring(path)
-        except (TraceError, ValueError):
-            continue  # the thread is still setting it up; a later pass will find it
-        yield known[path]

@@ -86,6 +86,7 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
 
 def fold(connection: sqlite3.Connection) -> None:
     """Move what is in the WAL into the file and leave WAL mode: one closed file."""
+    connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("PRAGMA journal_mode = DELETE")
 
@@ -210,7 +211,9 @@ def _distrust(connection: sqlite3.Connection) -> None:
 
 def _tune_for_writing(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
+    # What a killed process wrote is safe with the system; only `fold` waits for the disk. With NORMAL a
+    # recorder would wait at every checkpoint, and the application with it.
+    connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -32768")
     connection.execute("PRAGMA wal_autocheckpoint = 4096")
 

@@ -310,3 +310,37 @@ extern "C" __global__ void stops(int *p, int what)
     if (what == 3 && threadIdx.x >= 32)
         asm volatile("bar.sync 5;");
 }
+
+// A lock that lanes of one warp take from each other, and a second one with the loop around it.
+extern "C" __global__ void locks(int *lock, int *counter, int *order, int *out)
+{
+    while (atomicCAS(lock, 0, 1) != 0)
+        ;
+    int seen = *(volatile int *)counter;
+    *(volatile int *)counter = seen + 1;
+    __threadfence();
+    atomicExch(lock, 0);
+    order[blockIdx.x * blockDim.x + threadIdx.x] = seen;
+    __syncthreads();
+    bool done = false;
+    while (!done) {
+        if (atomicCAS(lock + 1, 0, 1) == 0) {
+            *(volatile int *)(counter + 1) = *(volatile int *)(counter + 1) + 3;
+            __threadfence();
+            atomicExch(lock + 1, 0);
+            done = true;
+        }
+    }
+    int all = __shfl_down_sync(~0u, seen, 1) + __popc(__ballot_sync(~0u, done));
+    out[blockIdx.x * blockDim.x + threadIdx.x] = all;
+}
+
+// Lanes of a warp pass a token on, each waiting for the one before.
+extern "C" __global__ void token(volatile int *turn, int *out)
+{
+    while (*turn != threadIdx.x)
+        ;
+    out[threadIdx.x] = *turn * 2;
+    __threadfence();
+    *turn = threadIdx.x + 1;
+}

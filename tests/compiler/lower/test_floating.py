@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
-import exact
+import exact_floats as exact
 import numpy as np
 import pytest
-from exact import F32, F64, FORMATS, MODES, Format
+from exact_floats import F32, F64, FORMATS, MODES, Format
 from lane_harness import run_many
 
 COUNT = 800

@@ -19,7 +19,8 @@ static const char ptx[] =
   ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n\tret;\n}\n"
   ".visible .entry count(.param .u64 p)\n{\n\tret;\n}\n"
   ".visible .entry scatter(.param .u64 p)\n{\n\tret;\n}\n"
-  ".visible .entry crash()\n{\n\tret;\n}\n";
+  ".visible .entry crash()\n{\n\tret;\n}\n"
+  ".visible .entry hang()\n{\n\tret;\n}\n";
 
 static void * context, * module;
 
@@ -229,6 +230,57 @@ unload (void)
   }
 }
 
+/* One fat binary with one plain PTX entry, as `nvcc -no-compress` makes it. */
+static char *
+make_fatbin (void)
+{
+  size_t stored = (sizeof ptx + 7) & ~7UL;
+  char * fatbin = calloc (1, 16 + 64 + stored), * entry = fatbin + 16;
+
+  *(uint32_t *) fatbin = 0xba55ed50;
+  *(uint16_t *) (fatbin + 4) = 1;
+  *(uint16_t *) (fatbin + 6) = 16;
+  *(uint64_t *) (fatbin + 8) = 64 + stored;
+  *(uint16_t *) entry = 1;
+  *(uint16_t *) (entry + 2) = 0x0101;
+  *(uint32_t *) (entry + 4) = 64;
+  *(uint64_t *) (entry + 8) = stored;
+  *(uint16_t *) (entry + 26) = 8;
+  *(uint32_t *) (entry + 28) = 90;
+  *(uint64_t *) (entry + 40) = 0x11;
+  memcpy (entry + 64, ptx, sizeof ptx);
+  return fatbin;
+}
+
+/* What the runtime's registration hands over: a wrapper, of version 1 or (relocatable device code) 2. */
+static void
+wrapper (int version)
+{
+  static uint64_t nothing[2] = { 0x0010000100000000 + 0xba55ed50, 0 };
+  char * fatbin = make_fatbin (), * list[] = { fatbin, NULL };
+  struct { uint32_t magic, version; void * data; void * list; } wrapper = { 0x466243b1, version, fatbin, NULL };
+  void * library, * function;
+
+  if (version == 2)
+    wrapper.data = nothing, wrapper.list = list;
+  setup ();
+  CHECK (cuLibraryLoadData (&library, &wrapper, NULL, NULL, 0, NULL, NULL, 0));
+  CHECK (cuLibraryGetKernel (&function, library, "empty"));
+  run (function, 1, NULL);
+}
+
+static void
+from_file (const char * path)
+{
+  FILE * file = fopen (path, "w");
+
+  fputs (ptx, file);
+  fclose (file);
+  setup ();
+  CHECK (cuModuleLoad (&module, path));
+  run (kernel ("empty"), 1, NULL);
+}
+
 static void
 failures (void)
 {
@@ -259,6 +311,9 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "capture")) capture ();
   else if (!strcmp (scene, "unload")) unload ();
   else if (!strcmp (scene, "failures")) failures ();
+  else if (!strcmp (scene, "wrapper")) wrapper (atoi (argv[2]));
+  else if (!strcmp (scene, "file")) from_file (argv[2]);
+  else if (!strcmp (scene, "stuck")) { setup (); run (kernel ("hang"), 1, NULL); }
   else if (!strcmp (scene, "nothing")) return 5;
   else if (!strcmp (scene, "status")) { setup (); return 7; }
   else if (!strcmp (scene, "_exit")) { saxpy (); _exit (3); }

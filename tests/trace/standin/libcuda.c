@@ -174,12 +174,12 @@ API cuMemsetD2D8_v2 (CUdeviceptr to, size_t pitch, unsigned char value, size_t w
 
 /* --- streams and events -------------------------------------------------------------------------------- */
 
-static int capturing;
+static int capturing, stuck;
 
 API cuStreamCreate (void ** stream, unsigned flags) { *stream = malloc (8); return OK; }
 API cuStreamDestroy_v2 (void * stream) { free (stream); return OK; }
 API cuStreamSynchronize (void * stream) { return OK; }
-API cuStreamQuery (void * stream) { return OK; }
+API cuStreamQuery (void * stream) { return stuck ? NOT_READY : OK; }
 API cuStreamWaitEvent (void * stream, void * event, unsigned flags) { return OK; }
 API cuStreamIsCapturing (void * stream, int * status) { *status = capturing; return OK; }
 API cuStreamBeginCapture_v2 (void * stream, int mode) { capturing = 1; return OK; }
@@ -242,6 +242,13 @@ crash (struct module * module, unsigned threads, void ** p)
   *(volatile int *) 8 = 1;
 }
 
+/* a kernel that waits for something that never comes */
+static void
+hang (struct module * module, unsigned threads, void ** p)
+{
+  stuck = 1;
+}
+
 static const struct built_in built_ins[] = {
   { "empty", 0, { 0 }, empty },
   { "empty2", 2, { 8, 4 }, empty },
@@ -249,6 +256,7 @@ static const struct built_in built_ins[] = {
   { "count", 1, { 8 }, count },
   { "scatter", 1, { 8 }, scatter },
   { "crash", 0, { 0 }, crash },
+  { "hang", 0, { 0 }, hang },
 };
 
 static unsigned
@@ -268,9 +276,13 @@ offset_of (const struct built_in * code, unsigned parameter)
 static const char *
 text_of (const void * image)
 {
-  if (*(const uint32_t *) image == 0x466243b1)
-    image = *(const void **) ((const char *) image + 8);
-  return image;
+  const char * wrapper = image;
+
+  if (*(const uint32_t *) image != 0x466243b1)
+    return image;
+  if (*(const uint32_t *) (wrapper + 4) == 2)
+    return **(const char ***) (wrapper + 16);
+  return *(const void **) (wrapper + 8);
 }
 
 static size_t

@@ -107,11 +107,15 @@ class Graph:
         return sorted(seen)
 
 
-class _Builder:
-    """Walks statements, cutting blocks at labels, branches and guarded effects."""
+CONVERGENCE = frozenset({"bar", "barrier", "shfl", "vote", "match", "redux", "elect"})
+"""Instructions that lanes of a warp execute together."""
 
-    def __init__(self, function: Function, file: str) -> None:
-        self.function, self.file = function, file
+
+class _Builder:
+    """Walks statements, cutting blocks at labels, branches, guarded effects and before ``cut`` opcodes."""
+
+    def __init__(self, function: Function, file: str, cut: frozenset[str]) -> None:
+        self.function, self.file, self.cut = function, file, cut
         self.blocks = [Block(0)]
         self.labels: dict[str, int] = {}
         self.tables = {s.name: s.targets for s in function.body or () if isinstance(s, BranchTargets)}
@@ -153,8 +157,9 @@ class _Builder:
             instruction.opcode in LANEWISE or instruction.opcode in _GUARDED_IN_PLACE
         )
         before = self.current
-        if guarded:
+        if guarded or (instruction.opcode in self.cut and before.instructions):
             self.open()
+        if guarded:
             instruction = self.unguard(before, instruction)
         if instruction.opcode in ("ret", "exit"):
             self.current.end = Leave(exits=instruction.opcode == "exit")
@@ -204,6 +209,9 @@ class _Builder:
         )
 
 
-def build_graph(function: Function, file: str = "<ptx>") -> Graph:
-    """The graph of a function with a body. Raises PtxError for a branch to nowhere."""
-    return _Builder(function, file).build()
+def build_graph(function: Function, file: str = "<ptx>", *, cut: frozenset[str] = frozenset()) -> Graph:
+    """The graph of a function with a body; ``cut`` opcodes begin blocks.
+
+    Raises PtxError for a branch to nowhere.
+    """
+    return _Builder(function, file, cut).build()

@@ -28,10 +28,16 @@ class Order:
 
     sequence: list[int]
     components: list[Component]
+    _around: dict[int, list[Component]] | None = None
 
     def around(self, block: int) -> list[Component]:
         """The loops a block is in, outermost first."""
-        return [c for c in self.components if block in c.blocks]
+        if self._around is None:
+            self._around = {}
+            for component in self.components:
+                for n in component.blocks:
+                    self._around.setdefault(n, []).append(component)
+        return self._around.get(block, [])
 
 
 def strongly_connected(nodes: Sequence[int], successors: Callable[[int], Iterable[int]]) -> list[list[int]]:

@@ -2,9 +2,9 @@
 
 NVIDIA's f32 and f16 arithmetic gives one canonical NaN; the host's does not. Bits become observable where a
 value is stored, moved into a register that also holds loaded bits, shuffled, or taken as an integer. A
-register that only ever holds arithmetic results ("computed") is kept as a float and made canonical when its bits are
-read; any other is kept as bits, and an arithmetic result is made canonical when written to it. So a chain of
-arithmetic pays once, and loaded NaNs keep their payload.
+register that only ever holds arithmetic results ("computed") is kept as a float and made canonical when its
+bits are read; any other is kept as bits, and an arithmetic result is made canonical when written to it. So a
+chain of arithmetic pays once, and loaded NaNs keep their payload.
 """
 
 from __future__ import annotations

@@ -12,14 +12,15 @@ sides meet (:meth:`Uniformity._clobbered`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.liveness import Liveness
 from zluda.compiler.analysis.operands import CARRY, definitions, split
-from zluda.compiler.analysis.order import Order
+from zluda.compiler.analysis.order import Component, Order
 from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
 from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
 from zluda.compiler.target import VARYING, Geometry, Shape
@@ -32,6 +33,18 @@ _UNIFORM_RESULTS = {"activemask"}
 """Instructions without lane operands whose result all active lanes share."""
 
 _COMPUTED = {"mov", "cvta"}
+
+_POLLING_LOADS = {"volatile", "relaxed", "acquire"}
+
+
+def polls(graph: Graph, blocks: Sequence[int]) -> bool:
+    """Whether a loop of these blocks may wait for memory to change: a lock, or a flag."""
+    return any(
+        (i.opcode == "ld" and i.slots.get("sem") in _POLLING_LOADS)
+        or (i.opcode == "atom" and i.slots.get("op") in ("cas", "exch"))
+        for n in blocks
+        for i in graph.blocks[n].instructions
+    )
 
 
 @dataclass(slots=True)
@@ -47,6 +60,7 @@ class Uniformity:
     """The analysis; read ``shapes``, ``masked`` and ``zones`` after :meth:`run`.
 
     ``partial`` says that lanes may be missing from the start (a tail warp, a function called divergently).
+    ``apart`` says that lanes may be executed in any order: then nothing defined may be shared between them.
     """
 
     graph: Graph
@@ -57,14 +71,21 @@ class Uniformity:
     symbol: SymbolShape
     is_entry: bool
     partial: bool
+    apart: bool = False
     shapes: dict[str, Shape] = field(default_factory=dict)
     masked: set[int] = field(default_factory=set)
     zones: list[Zone] = field(default_factory=list)
     _forced: set[str] = field(default_factory=set)
     _meets: dict[int, int] = field(default_factory=dict)
+    _defined: list[set[str]] = field(default_factory=list)
+    _successors: list[tuple[int, ...]] = field(default_factory=list)
 
     def run(self) -> Uniformity:
         self._meets = post_dominators(self.graph)
+        self._successors = [b.successors if b.end is not None else () for b in self.graph.blocks]
+        self._defined = [{r.name for i in b.instructions for r in definitions(i)} for b in self.graph.blocks]
+        if self.apart:
+            self._forced = set().union(*self._defined)
         while True:
             self._shapes()
             undefined = self._undefined()
@@ -74,6 +95,10 @@ class Uniformity:
             self._forced = forced
         self._lay_out_zones()
         return self
+
+    def polling_loops(self) -> list[Component]:
+        """Loops that lanes leave one by one and in which they may wait for each other's writes."""
+        return [c for c in self.order.components if c.head in self.masked and polls(self.graph, c.blocks)]
 
     # --- shapes ----------------------------------------------------------------------------------------
 
@@ -205,7 +230,7 @@ class Uniformity:
             if n in seen or n in (meeting, EXIT):
                 continue
             seen.add(n)
-            stack += self.graph.blocks[n].successors
+            stack += self._successors[n]
         return seen
 
     def _clobbered(self) -> set[str]:
@@ -215,15 +240,13 @@ class Uniformity:
             meeting = self._meets[branch]
             sides = [self._side(s, meeting) for s in self.graph.blocks[branch].successors]
             for i, side in enumerate(sides):
-                others = set().union(*sides[:i], *sides[i + 1 :])
-                waiting = {n: self.live.live_in[n] for n in others}
+                waiting = set().union(*sides[:i], *sides[i + 1 :])
                 if meeting != EXIT:
-                    waiting[meeting] = self.live.live_in[meeting]
+                    waiting.add(meeting)
+                waits = Counter(r for n in waiting for r in self.live.live_in[n])
                 for n in side:
-                    defined = {r.name for x in self.graph.blocks[n].instructions for r in definitions(x)}
-                    for w, live in waiting.items():
-                        if w != n:
-                            forced |= defined & live
+                    own = self.live.live_in[n] if n in waiting else ()
+                    forced |= {r for r in self._defined[n] if waits[r] > (r in own)}
         return forced
 
     # --- zones -----------------------------------------------------------------------------------------

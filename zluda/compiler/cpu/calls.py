@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.addresses import lane_stride
 from zluda.compiler.cpu.masked import MaskedControl
-from zluda.compiler.cpu.memory import MemoryOps, lane_stride
+from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Value
 from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes

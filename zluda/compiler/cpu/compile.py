@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zluda.compiler.codegen import FunctionCodegen, Mask
+from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.calls import define_function
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object
 from zluda.compiler.cpu.masked import MaskedControl
@@ -10,6 +10,7 @@ from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.ir import Builder, constant
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.registers import Mask
 from zluda.compiler.target import WARP, CompiledKernel, Dim3
 from zluda.compiler.unit import Unit
 from zluda.errors import Error

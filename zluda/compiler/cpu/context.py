@@ -6,32 +6,29 @@ import ctypes
 
 MAX_WARPS = 32  # 1024 threads a block
 BARRIERS = 16  # PTX ISA 9.7.13.1: sixteen barriers a block
-STACK_BYTES = 16 << 20  # address space of one warp's stack; pages are backed when touched
+STACK_BYTES = 32 << 20  # address space of a warp's stack: 512 KiB of local memory a thread, and as much again
 STACK_REGION = STACK_BYTES * MAX_WARPS
 
 Triple = ctypes.c_uint32 * 3
 
-READY, WAITING, DONE, NEW = range(4)
-
 
 class Barrier(ctypes.Structure):
-    """One of a block's barriers: warps arrived, threads expected (0: all), and the votes of ``bar.red``."""
+    """One of a block's barriers: warps arrived, threads expected (0: all), votes, warps that wait."""
 
     _fields_ = [
         ("arrived", ctypes.c_uint32),
         ("expected", ctypes.c_uint32),
         ("votes", ctypes.c_uint32),
         ("voters", ctypes.c_uint32),
+        ("waiting", ctypes.c_uint32),
     ]
 
 
 class Fiber(ctypes.Structure):
-    """A warp that can be suspended: saved stack pointer, state, barrier waited for, votes read there."""
+    """A warp that can be suspended: its saved stack pointer, and the votes of its last barrier."""
 
     _fields_ = [
         ("stack", ctypes.c_uint64),
-        ("state", ctypes.c_uint32),
-        ("barrier", ctypes.c_uint32),
         ("votes", ctypes.c_uint32),
         ("voters", ctypes.c_uint32),
     ]
@@ -60,6 +57,8 @@ class Context(ctypes.Structure):
         ("warps", ctypes.c_uint32),
         ("live", ctypes.c_uint32),
         ("current", ctypes.c_uint32),
+        ("ready", ctypes.c_uint32),
+        ("pending", ctypes.c_uint32),
         ("padding", ctypes.c_uint32),
         ("barriers", Barrier * BARRIERS),
         ("fibers", Fiber * MAX_WARPS),
@@ -100,8 +99,9 @@ FAULTS = {
     3: "misaligned address",
     4: "threads wait at barriers that can never complete",
     6: "device-side assert triggered",
+    7: "barrier.sync reached by a part of a warp: independent thread scheduling is not supported",
     5: "call through an invalid function pointer",
 }
 """Why a launch stopped, by :attr:`Job.fault`."""
 
-FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6}
+FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6, "apart": 7}

@@ -6,16 +6,23 @@ test that skips it while nobody waits. A block takes its mask, executes, and add
 masks. At the last block of a loop, lanes that wait at the loop's head start the next round; so a round is
 finished by all its lanes, `continue`d ones included, before the next begins, and lanes that left wait until
 the loop is over. No block before the one that executes ever has lanes waiting, except a loop's head.
+
+Lanes that leave a loop one by one may hold what the others wait for (locks inside a warp are legal since
+sm_70). In a function with such *polling* loops (``Uniformity.apart``) no lane waits for a polling loop to be
+over: once lanes have left, they go on, and the function's end sends control back to the lanes that still
+poll. Only instructions that lanes execute together, a barrier or a shuffle, wait for the pollers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
+from zluda.compiler.analysis.cfg import CONVERGENCE, EXIT, Branch, Jump, Leave, Switch
+from zluda.compiler.analysis.order import Component
 from zluda.compiler.analysis.uniformity import Zone
-from zluda.compiler.codegen import FunctionCodegen, Mask
+from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
+from zluda.compiler.registers import Mask
 from zluda.compiler.target import Lanes
 
 DONE = "done"
@@ -28,6 +35,13 @@ class MaskedControl:
         self.f, self.b = f, f.b
         self.entry_mask = entry_mask
         self.zone_of = {n: zone for zone in f.uniformity.zones for n in zone.blocks}
+        self.polling = f.uniformity.polling_loops() if f.uniformity.apart else []
+        self._ends: dict[int, list[Component]] = {}  # by block: masked loops whose last block it is
+        for loop in f.order.components:
+            zone = self.zone_of.get(loop.head)
+            if zone is not None:
+                last = next(n for n in reversed(loop.blocks) if self.zone_of.get(n) is zone)
+                self._ends.setdefault(last, []).append(loop)
         self._masks: dict[int, tuple[Value, ...]] = {}
         self._stubs: list[tuple[str, int]] = []
 
@@ -95,6 +109,7 @@ class MaskedControl:
 
     def _write_native(self, index: int) -> None:
         self.b.label(self._label(index))
+        self.f.lanes_elsewhere = None
         self._begin_round(index)
         self.f.block(index, None)
         match self.f.graph.blocks[index].terminator:
@@ -163,11 +178,12 @@ class MaskedControl:
         run, after = f"run.{index}", f"after.{index}"
         self.b.label(self._label(index))
         mask = self._load_mask(index)
-        self.b.cond_branch(self._any(mask), run, after)
+        self.b.cond_branch(self.b.and_(self._any(mask), self._may_run(index)), run, after)
         self.b.label(run)
         width = self.f.geometry.width
         self._store_mask(index, [self.b.splat(constant("i1", 0), width)] * len(mask))
         self.f.after_label = after
+        self.f.lanes_elsewhere = lambda: self._elsewhere(index, zone)
         self._begin_round(index)
         self.f.block(index, tuple(mask))
         assert self.f.mask is not None
@@ -175,6 +191,46 @@ class MaskedControl:
         self.b.branch(after)
         self.b.label(after)
         self._follow(index, zone)
+
+    def _waiting(self, blocks: Iterable[int]) -> Value:
+        """Whether lanes wait at one of these blocks."""
+        found: Value = constant("i1", 0)
+        for n in sorted(blocks):
+            found = self.b.or_(self._any(self._load_mask(n)), found)
+        return found
+
+    def _may_run(self, index: int) -> Value:
+        """Instructions that lanes execute together wait for lanes that poll."""
+        instructions = self.f.graph.blocks[index].instructions
+        if not self.polling or not instructions or instructions[0].opcode not in CONVERGENCE:
+            return constant("i1", 1)
+        return self.b.not_(self._waiting({loop.head for loop in self.polling} - {index}))
+
+    def _resume_polling(self) -> None:
+        """At the end, back to the first loop that lanes still poll in."""
+        for loop in self.polling:
+            on = self.b.fresh("through")
+            self.b.cond_branch(self._any(self._load_mask(loop.head)), self._label(loop.head), on)
+            self.b.label(on)
+
+    def _elsewhere(self, index: int, zone: Zone) -> Value:
+        """Whether lanes wait at another of the zone's blocks that a barrier may follow."""
+        return self._waiting((set(zone.blocks) & self._synchronising()) - {index})
+
+    def _synchronising(self) -> set[int]:
+        """Blocks from which a barrier, or a call that may hold one, can be reached."""
+        blocks = self.f.graph.blocks
+        predecessors = self.f.graph.predecessors()
+        stack = [
+            b.index for b in blocks if any(i.opcode in ("bar", "barrier", "call") for i in b.instructions)
+        ]
+        found: set[int] = set()
+        while stack:
+            n = stack.pop()
+            if n not in found:
+                found.add(n)
+                stack += predecessors[n]
+        return found
 
     def _leave_block(self, index: int, mask: list[Value]) -> None:
         """Hand the block's lanes to its successors."""
@@ -204,13 +260,15 @@ class MaskedControl:
 
     def _follow(self, index: int, zone: Zone) -> None:
         """Another round of each loop that ends here, while lanes wait at its head; else the next block."""
-        for loop in reversed(self.f.order.around(index)):
-            inside = [n for n in zone.blocks if n in loop.blocks]
-            if inside[-1] != index or loop.head not in self.zone_of:
-                continue
+        for loop in reversed(self._ends.get(index, [])):
             on = self.b.fresh("left")
-            self.b.cond_branch(self._any(self._load_mask(loop.head)), self._label(loop.head), on)
+            again = self._any(self._load_mask(loop.head))
+            if loop in self.polling:
+                again = self.b.and_(again, self.b.not_(self._waiting(set(zone.blocks) - set(loop.blocks))))
+            self.b.cond_branch(again, self._label(loop.head), on)
             self.b.label(on)
         position = zone.blocks.index(index) + 1
+        if position == len(zone.blocks):
+            self._resume_polling()
         following = zone.blocks[position] if position < len(zone.blocks) else zone.exit
         self.b.branch(self._native_target(following) if following == zone.exit else self._label(following))

@@ -1,202 +1,24 @@
-"""Loads and stores on the CPU: by the shape of the address, one scalar, one vector, or a gather.
-
-A generic address is a host address. The shared and local spaces are windows: ``host - window base``. A
-kernel's parameters and module variables are at host addresses; local variables, a call's parameters and a
-function's parameters lie on the stack, one slot a lane side by side.
-"""
+"""Loads and stores on the CPU: by the shape of the address, one scalar, one vector, or a gather."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, group_uniform, lowest_bit
-from zluda.compiler.cpu.context import FAULT_CODES
-from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
+from zluda.compiler.analysis.shapes import ZEROS, group_uniform
+from zluda.compiler.cpu.addresses import AddressOps
+from zluda.compiler.cpu.special import context_pointer
 from zluda.compiler.ir import Value, constant, mangle
-from zluda.compiler.lanes import base, group_pattern, narrow, uniform, varying, vector
-from zluda.compiler.layout import parameter_layout, round_up
-from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Shape
-from zluda.errors import UnsupportedError
-from zluda.ptx.module import Variable
+from zluda.compiler.lanes import base, group_pattern, narrow, uniform, vector
+from zluda.compiler.target import VARYING, Geometry, Lanes, Shape
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
-_STACK_ALIGN = 64
-_PARAMETER_ALIGN = 16
 
-
-def lane_stride(variable: Variable) -> int:
-    """Bytes from one lane's copy of a stack variable to the next's."""
-    return max(round_up(variable.size, max(variable.align, 1)), 1)
-
-
-class MemoryOps:
+class MemoryOps(AddressOps):
     """The memory part of the CPU's TargetOps."""
-
-    geometry: Geometry
-
-    # --- windows and symbols ---------------------------------------------------------------------------
-
-    def window(self, f: FunctionCodegen, space: str) -> Value:
-        """The host address at which a space's window begins: 0 but for shared and local memory."""
-        field = {"shared": "shared", "local": "stack_low"}.get(space)
-        return context_field(f, field, "i64") if field else constant("i64", 0)
-
-    def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
-        """``isspacep`` (PTX ISA 9.7.9.17); kernel parameters are part of the global window."""
-        b = f.b
-        parts = []
-        for part in (
-            f.vectors(address) if address.shape.varying or any(address.shape.pattern or ()) else address.parts
-        ):
-            inside = {s: self._inside(f, s, part) for s in ("shared", "local", "const", "param")}
-            inside["global"] = b.not_(b.or_(b.or_(inside["shared"], inside["local"]), inside["const"]))
-            parts.append(inside[space])
-        return varying(parts, self.geometry, b) if len(parts) > 1 else uniform(parts[0])
-
-    def _inside(self, f: FunctionCodegen, space: str, address: Value) -> Value:
-        b = f.b
-        if space == "const":
-            found: Value = constant("i1", 0)
-            for variable in f.unit.module.variables.values():
-                if variable.space == "const" and variable.size:
-                    start = self._module_variable(f, variable.name)
-                    found = b.or_(b.icmp("ult", b.sub(address, start), variable.size), found)
-            return found
-        size = {
-            "shared": lambda: b.zext(context_field(f, "shared_bytes", "i32"), "i64"),
-            "local": lambda: b.sub(
-                context_field(f, "stack_high", "i64"), context_field(f, "stack_low", "i64")
-            ),
-            "param": lambda: b.zext(context_field(f, "param_bytes", "i32"), "i64"),
-        }[space]()
-        start = context_field(f, "params", "i64") if space == "param" else self.window(f, space)
-        return b.icmp("ult", b.sub(address, start), size)
-
-    def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
-        """The shape of :meth:`symbol`."""
-        variable = _stack_variable(f, name)
-        if variable is not None:
-            stride = lane_stride(variable)
-            return Shape(tuple(lane * stride for lane in range(WARP)), 1, _STACK_ALIGN)
-        if name in f.unit.shared.offsets:
-            return constant_shape(f.unit.shared.offsets[name])
-        if name in _parameter_offsets(f):
-            return Shape(ZEROS, 1, lowest_bit(_parameter_offsets(f)[name] | _PARAMETER_ALIGN))
-        module_variable = f.unit.module.variables.get(name)
-        if module_variable is not None:
-            return Shape(ZEROS, 1, max(module_variable.align, 1))
-        return UNIFORM
-
-    def symbol(self, f: FunctionCodegen, name: str) -> Lanes:
-        """The address of a variable, parameter or function in its own space. Raises UnsupportedError."""
-        shape = self.symbol_shape(f, name)
-        if _stack_variable(f, name) is not None:
-            return Lanes(shape, (self._stack_address(f, name),))
-        if shape.constant is not None:
-            return Lanes(shape, (constant("i32", shape.constant),))
-        offsets = _parameter_offsets(f)
-        if name in offsets:
-            return Lanes(shape, (f.b.add(context_field(f, "params", "i64"), offsets[name]),))
-        if name in f.function.variables or name in f.unit.module.variables:
-            return Lanes(shape, (self._module_variable(f, name),))
-        if name in f.unit.module.function_names:
-            return uniform(constant("i64", f.unit.handle(name)))
-        raise UnsupportedError(f"address of {name}")
-
-    def _module_variable(self, f: FunctionCodegen, name: str) -> Value:
-        """A module variable's address, from the table the device fills in; loaded at the function's entry."""
-        table = context_field(f, "symbols", "i64")
-        index = f.unit.symbol_index(name)
-
-        def lines() -> list[str]:
-            return [
-                f"%symbol.{index}.a = add i64 {table.ref}, {8 * index}",
-                f"%symbol.{index}.p = inttoptr i64 %symbol.{index}.a to ptr",
-                f"%symbol.{index} = load i64, ptr %symbol.{index}.p, align 8",
-            ]
-
-        return f.at_entry(f"symbol.{index}", "i64", lines)
-
-    def _stack_address(self, f: FunctionCodegen, name: str) -> Value:
-        """The first lane's copy of a local variable or parameter; local addresses are in their window."""
-        pointer = f.stack_variables.get(name)
-        if pointer is None:
-            variable = _stack_variable(f, name)
-            assert variable is not None
-            pointer = f.b.alloca("i8", count=WARP * lane_stride(variable))
-            f.stack_variables[name] = pointer
-        address = f.b.cast("ptrtoint", pointer, "i64")
-        variable = f.function.variables.get(name)
-        if variable is not None and variable.space == "local":
-            address = f.b.sub(address, self.window(f, "local"))
-        return address
-
-    # --- pointers --------------------------------------------------------------------------------------
-
-    def pointer(self, f: FunctionCodegen, space: str, address: Value, offset: int) -> Value:
-        """Host pointers, one a lane of ``address``, ``offset`` bytes further."""
-        b = f.b
-        if space in ("shared", "local"):
-            start = b.cast("inttoptr", self.window(f, space), "ptr")
-            inside = b.resize(address, "i32" if space == "shared" else "i64")
-            if inside.lanes == 1:
-                inside = b.zext(inside, "i64")
-            pointer = b.gep(start, inside)
-        else:
-            pointer = b.cast("inttoptr", b.resize(address, "i64"), "ptr")
-        return b.gep(pointer, offset) if offset else pointer
-
-    def check_alignment(self, f: FunctionCodegen, space: str, address: Lanes, offset: int, size: int) -> None:
-        """Stop the launch when an active lane's address is not a multiple of the access (PTX ISA 6.4.1.1)."""
-        shape, b = address.shape, f.b
-        if size <= 1:
-            return
-        pattern = shape.pattern
-        if pattern is not None and all((p + offset) % size == 0 for p in pattern) and shape.align % size == 0:
-            return
-        checked = (*(p.ref for p in address.parts), pattern, offset % size, size)
-        if checked in f.checked:
-            return
-        f.checked.add(checked)
-        parts = [narrow(address, g, b, self.geometry) for g in range(self.geometry.groups)]
-        if pattern is not None and shape.bases == 1 and all(p % size == pattern[0] % size for p in pattern):
-            parts = [b.add(address.parts[0], pattern[0])]
-        bad = [b.icmp("ne", b.and_(b.add(p, offset), size - 1), 0) for p in parts]
-        if f.mask is not None and len(parts) == self.geometry.groups > 1:
-            bad = [b.and_(x, m) for x, m in zip(bad, f.mask, strict=True)]
-        elif len(bad) > 1:
-            bad = [b.splat(x, self.geometry.width) for x in bad]
-        wrong = b.any(bad[0])
-        for x in bad[1:]:
-            wrong = b.or_(wrong, b.any(x))
-        fault, fine = b.fresh("misaligned"), b.fresh("aligned")
-        b.cond_branch(wrong, fault, fine)
-        b.label(fault)
-        self._report(f, "misaligned", bad, parts, offset)
-        b.label(fine)
-
-    def _report(
-        self, f: FunctionCodegen, kind: str, bad: list[Value], parts: list[Value], offset: int
-    ) -> None:
-        """Fault for the first bad lane, giving its thread and address."""
-        b, width = f.b, self.geometry.width
-        if len(bad) == 1:
-            lane = b.intrinsic("cttz", f.mask_bits(), False)
-            address = parts[0]
-        else:
-            lane = b.intrinsic("cttz", f.pack_bits(bad), False)
-            spot = b.alloca("i64", width, count=len(parts))
-            for g, part in enumerate(parts):
-                b.store(b.splat(b.resize(part, "i64"), width), b.gep(spot, g * width * 8), align=64)
-            address = b.load("i64", b.gep(spot, b.zext(lane, "i64"), "i64"), align=8)
-        thread = b.add(b.shl(warp_number(), 5), lane)
-        where = b.add(b.resize(address, "i64"), offset)
-        b.call("zluda_fault", [context_pointer(), constant("i32", FAULT_CODES[kind]), thread, where])
-        b.unreachable()
 
     # --- loads -----------------------------------------------------------------------------------------
 
@@ -421,13 +243,6 @@ class MemoryOps:
         b.label(join)
 
 
-def _parameter_offsets(f: FunctionCodegen) -> dict[str, int]:
-    """A kernel's parameters in the packed buffer, which the device aligns to 16 bytes."""
-    return (
-        {s.name: s.offset for s in parameter_layout(f.function.parameters)[0]} if f.function.is_entry else {}
-    )
-
-
 def masked_load(
     f: FunctionCodegen, element: str, pointer: Value, lanes: int, align: int, mask: Value
 ) -> Value:
@@ -472,16 +287,3 @@ def _stride(address: Lanes, group: int, geometry: Geometry) -> int | None:
     pattern = group_pattern(address, group, geometry)
     steps = {y - x for x, y in itertools.pairwise(pattern)}
     return steps.pop() if len(steps) == 1 else None
-
-
-def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
-    """A local variable, a call's parameter, or a function's parameter: what has a copy a lane."""
-    variable = f.function.variables.get(name)
-    if variable is not None and variable.space in ("local", "param"):
-        return variable
-    if f.function.is_entry:
-        return None
-    return next(
-        (v for v in (*f.function.parameters, *f.function.returns) if v.name == name and v.space == "param"),
-        None,
-    )

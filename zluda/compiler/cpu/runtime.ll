@@ -2,12 +2,13 @@
 ;
 ; Context and Job are the records of context.py; a record and field in braces are its byte offset. Every
 ; worker thread has one Context and one region of stacks, a stack a warp. A kernel without barriers runs its
-; warps one after the other on the whole region. One with barriers runs each warp as a fiber: at a barrier the
-; warp switches to the scheduler, which resumes whoever is ready, until all are done.
+; warps one after the other on the whole region. One with barriers runs each warp as a fiber: a warp that waits
+; at a barrier switches to one that is ready, until all are done.
 
 declare i64 @syscall(i64, ...)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.x86.sse2.pause()
+declare i32 @llvm.cttz.i32(i32, i1)
 
 ; --- stacks ------------------------------------------------------------------------------------------
 ; System V x86-64: rbx, rbp, r12-r15 survive calls; all vector registers are the caller's to save.
@@ -37,8 +38,12 @@ define void @zluda_fiber_start() naked noinline nounwind {
 }
 
 ; --- warps -------------------------------------------------------------------------------------------
+;
+; Context.ready has a bit for each warp that can run, the running one included. A warp that waits clears its
+; bit and switches to the next one set, straight from stack to stack: as all of them wait at the same place,
+; the processor predicts every return. Only when nobody is ready does control go back to @zluda_fibers.
 
-define internal ptr @fiber(ptr %c, i32 %w) {
+define internal ptr @fiber(ptr %c, i32 %w) alwaysinline {
   %wide = zext i32 %w to i64
   %o = mul i64 %wide, ${sizeof.Fiber}
   %all = getelementptr i8, ptr %c, i64 ${Context.fibers}
@@ -46,43 +51,77 @@ define internal ptr @fiber(ptr %c, i32 %w) {
   ret ptr %f
 }
 
+; The stack to go on with after warp %w, which becomes the current one: the next ready, else the scheduler's.
+define internal ptr @next(ptr %c, i32 %w) alwaysinline {
+  %pr = getelementptr i8, ptr %c, i64 ${Context.ready}
+  %ready = load i32, ptr %pr
+  %none = icmp eq i32 %ready, 0
+  br i1 %none, label %back, label %choose
+back:
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %sched = load ptr, ptr %psched
+  ret ptr %sched
+choose:
+  %upto = shl i32 -2, %w
+  %after = and i32 %ready, %upto
+  %wrap = icmp eq i32 %after, 0
+  %from = select i1 %wrap, i32 %ready, i32 %after
+  %n = call i32 @llvm.cttz.i32(i32 %from, i1 true)
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  store i32 %n, ptr %pw
+  %f = call ptr @fiber(ptr %c, i32 %n)
+  %stack = load ptr, ptr %f
+  ret ptr %stack
+}
+
 ; A fiber's life: run the warp, be done, never return.
 define internal void @fiber_main(ptr %c) noinline {
-  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
-  %w = load i32, ptr %pw
   %pf = getelementptr i8, ptr %c, i64 ${Context.warp_function}
   %fn = load ptr, ptr %pf
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  %w = load i32, ptr %pw
   call void %fn(ptr %c, i32 %w)
-  %f = call ptr @fiber(ptr %c, i32 %w)
-  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
-  store i32 ${DONE}, ptr %ps
+  %bit = shl i32 1, %w
+  %others = xor i32 %bit, -1
+  %pr = getelementptr i8, ptr %c, i64 ${Context.ready}
+  %r = load i32, ptr %pr
+  %r1 = and i32 %r, %others
+  store i32 %r1, ptr %pr
   %pl = getelementptr i8, ptr %c, i64 ${Context.live}
   %l = load i32, ptr %pl
   %l1 = sub i32 %l, 1
   store i32 %l1, ptr %pl
-  br label %each
+  %pp = getelementptr i8, ptr %c, i64 ${Context.pending}
+  %pending = load i32, ptr %pp
+  %nobody = icmp eq i32 %pending, 0
+  br i1 %nobody, label %leave, label %each
 each:                                             ; barriers that waited for this warp too
   %i = phi i32 [ 0, %0 ], [ %i1, %each ]
-  call void @release(ptr %c, i32 %i)
+  %done = call i1 @release(ptr %c, i32 %i)
   %i1 = add i32 %i, 1
   %more = icmp ult i32 %i1, ${BARRIERS}
   br i1 %more, label %each, label %leave
 leave:
-  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
-  %sched = load ptr, ptr %psched
-  call void @zluda_switch(ptr %f, ptr %sched)
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %to = call ptr @next(ptr %c, i32 %w)
+  call void @zluda_switch(ptr %f, ptr %to)
   unreachable
 }
 
-; Complete a barrier when enough warps have arrived: hand the votes to those who wait, and begin anew.
-define internal void @release(ptr %c, i32 %id) noinline {
+define internal ptr @barrier(ptr %c, i32 %id) alwaysinline {
   %wide = zext i32 %id to i64
   %o = mul i64 %wide, ${sizeof.Barrier}
   %all = getelementptr i8, ptr %c, i64 ${Context.barriers}
   %b = getelementptr i8, ptr %all, i64 %o
+  ret ptr %b
+}
+
+; Complete a barrier if enough warps have arrived: those who wait are ready and get the votes; begin anew.
+define internal i1 @release(ptr %c, i32 %id) {
+  %b = call ptr @barrier(ptr %c, i32 %id)
   %arrived = load i32, ptr %b
   %some = icmp ne i32 %arrived, 0
-  br i1 %some, label %count, label %out
+  br i1 %some, label %count, label %no
 count:
   %pe = getelementptr i8, ptr %b, i64 ${Barrier.expected}
   %threads = load i32, ptr %pe
@@ -93,83 +132,89 @@ count:
   %live = load i32, ptr %pl
   %expected = select i1 %everybody, i32 %live, i32 %given
   %complete = icmp uge i32 %arrived, %expected
-  br i1 %complete, label %free, label %out
+  br i1 %complete, label %free, label %no
 free:
+  %pq = getelementptr i8, ptr %b, i64 ${Barrier.waiting}
+  %waiting = load i32, ptr %pq
+  %pr = getelementptr i8, ptr %c, i64 ${Context.ready}
+  %r = load i32, ptr %pr
+  %r1 = or i32 %r, %waiting
+  store i32 %r1, ptr %pr
+  %pp = getelementptr i8, ptr %c, i64 ${Context.pending}
+  %p = load i32, ptr %pp
+  %p1 = sub i32 %p, 1
+  store i32 %p1, ptr %pp
   %pv = getelementptr i8, ptr %b, i64 ${Barrier.votes}
   %votes = load i64, ptr %pv, align 4
-  %pw = getelementptr i8, ptr %c, i64 ${Context.warps}
-  %warps = load i32, ptr %pw
-  br label %each
+  call void @llvm.memset.p0.i64(ptr %b, i8 0, i64 ${sizeof.Barrier}, i1 false)
+  %plain = icmp eq i64 %votes, 0
+  br i1 %plain, label %yes, label %each
 each:
-  %w = phi i32 [ 0, %free ], [ %w1, %next ]
+  %left = phi i32 [ %waiting, %free ], [ %left1, %give ]
+  %over = icmp eq i32 %left, 0
+  br i1 %over, label %yes, label %give
+give:
+  %w = call i32 @llvm.cttz.i32(i32 %left, i1 true)
+  %minus = sub i32 %left, 1
+  %left1 = and i32 %left, %minus
   %f = call ptr @fiber(ptr %c, i32 %w)
-  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
-  %s = load i32, ptr %ps
-  %waits = icmp eq i32 %s, ${WAITING}
-  %pb = getelementptr i8, ptr %f, i64 ${Fiber.barrier}
-  %which = load i32, ptr %pb
-  %here = icmp eq i32 %which, %id
-  %both = and i1 %waits, %here
-  br i1 %both, label %wake, label %next
-wake:
-  store i32 ${READY}, ptr %ps
   %pfv = getelementptr i8, ptr %f, i64 ${Fiber.votes}
   store i64 %votes, ptr %pfv, align 4
-  br label %next
-next:
-  %w1 = add i32 %w, 1
-  %more = icmp ult i32 %w1, %warps
-  br i1 %more, label %each, label %reset
-reset:
-  call void @llvm.memset.p0.i64(ptr %b, i8 0, i64 ${sizeof.Barrier}, i1 false)
-  br label %out
-out:
-  ret void
+  br label %each
+yes:
+  ret i1 true
+no:
+  ret i1 false
 }
 
 ; A warp arrives at a barrier: threads (0: all of the block) take part, votes of voters lanes are yes. Returns
 ; votes and voters (in the upper half) of all warps when %wait, as soon as the barrier is complete.
 define i64 @zluda_barrier(ptr %c, i32 %id, i32 %threads, i32 %votes, i32 %voters, i32 %wait) noinline nounwind {
   %slot = and i32 %id, 15
-  %wide = zext i32 %slot to i64
-  %o = mul i64 %wide, ${sizeof.Barrier}
-  %all = getelementptr i8, ptr %c, i64 ${Context.barriers}
-  %b = getelementptr i8, ptr %all, i64 %o
+  %b = call ptr @barrier(ptr %c, i32 %slot)
   %a = load i32, ptr %b
   %a1 = add i32 %a, 1
   store i32 %a1, ptr %b
+  %begins = icmp eq i32 %a, 0
+  %one = zext i1 %begins to i32
+  %pp = getelementptr i8, ptr %c, i64 ${Context.pending}
+  %p = load i32, ptr %pp
+  %p1 = add i32 %p, %one
+  store i32 %p1, ptr %pp
   %pe = getelementptr i8, ptr %b, i64 ${Barrier.expected}
   store i32 %threads, ptr %pe
   %pv = getelementptr i8, ptr %b, i64 ${Barrier.votes}
   %v = load i32, ptr %pv
   %v1 = add i32 %v, %votes
   store i32 %v1, ptr %pv
-  %pr = getelementptr i8, ptr %b, i64 ${Barrier.voters}
-  %r = load i32, ptr %pr
-  %r1 = add i32 %r, %voters
-  store i32 %r1, ptr %pr
+  %po = getelementptr i8, ptr %b, i64 ${Barrier.voters}
+  %o = load i32, ptr %po
+  %o1 = add i32 %o, %voters
+  store i32 %o1, ptr %po
   %pw = getelementptr i8, ptr %c, i64 ${Context.current}
   %w = load i32, ptr %pw
+  %bit = shl i32 1, %w
   %f = call ptr @fiber(ptr %c, i32 %w)
-  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
   %waits = icmp ne i32 %wait, 0
-  br i1 %waits, label %suspend, label %pass
+  %mine = select i1 %waits, i32 %bit, i32 0
+  %pq = getelementptr i8, ptr %b, i64 ${Barrier.waiting}
+  %q = load i32, ptr %pq
+  %q1 = or i32 %q, %mine
+  store i32 %q1, ptr %pq
+  %done = call i1 @release(ptr %c, i32 %slot)
+  %goes = xor i1 %waits, true
+  %on = or i1 %done, %goes
+  br i1 %on, label %out, label %suspend
 suspend:
-  store i32 ${WAITING}, ptr %ps
-  %pb = getelementptr i8, ptr %f, i64 ${Fiber.barrier}
-  store i32 %slot, ptr %pb
-  br label %pass
-pass:
-  call void @release(ptr %c, i32 %slot)
-  %s = load i32, ptr %ps
-  %still = icmp eq i32 %s, ${WAITING}
-  br i1 %still, label %switch, label %done
-switch:
-  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
-  %sched = load ptr, ptr %psched
-  call void @zluda_switch(ptr %f, ptr %sched)
-  br label %done
-done:
+  %others = xor i32 %bit, -1
+  %pr = getelementptr i8, ptr %c, i64 ${Context.ready}
+  %r = load i32, ptr %pr
+  %r1 = and i32 %r, %others
+  store i32 %r1, ptr %pr
+  %to = call ptr @next(ptr %c, i32 %w)
+  call void @zluda_switch(ptr %f, ptr %to)
+  br label %out
+out:
   %pfv = getelementptr i8, ptr %f, i64 ${Fiber.votes}
   %result = load i64, ptr %pfv, align 4
   ret i64 %result
@@ -180,9 +225,14 @@ define void @zluda_yield(ptr %c) noinline nounwind {
   %pw = getelementptr i8, ptr %c, i64 ${Context.current}
   %w = load i32, ptr %pw
   %f = call ptr @fiber(ptr %c, i32 %w)
-  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
-  %sched = load ptr, ptr %psched
-  call void @zluda_switch(ptr %f, ptr %sched)
+  %to = call ptr @next(ptr %c, i32 %w)
+  %n = load i32, ptr %pw
+  %alone = icmp eq i32 %n, %w
+  br i1 %alone, label %out, label %switch
+switch:
+  call void @zluda_switch(ptr %f, ptr %to)
+  br label %out
+out:
   ret void
 }
 
@@ -194,6 +244,14 @@ define void @zluda_fibers(ptr %c, ptr %warp) noinline nounwind {
   %warps = load i32, ptr %pn
   %pl = getelementptr i8, ptr %c, i64 ${Context.live}
   store i32 %warps, ptr %pl
+  %missing = sub i32 32, %warps
+  %all = lshr i32 -1, %missing
+  %pr = getelementptr i8, ptr %c, i64 ${Context.ready}
+  store i32 %all, ptr %pr
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  store i32 0, ptr %pw
+  %pp = getelementptr i8, ptr %c, i64 ${Context.pending}
+  store i32 0, ptr %pp
   %bars = getelementptr i8, ptr %c, i64 ${Context.barriers}
   call void @llvm.memset.p0.i64(ptr %bars, i8 0, i64 ${sizeof.barriers}, i1 false)
   %plow = getelementptr i8, ptr %c, i64 ${Context.stack_low}
@@ -221,40 +279,17 @@ prepare:
   store ptr @zluda_fiber_start, ptr %pra
   %f = call ptr @fiber(ptr %c, i32 %i)
   store i64 %sp, ptr %f
-  %ps = getelementptr i8, ptr %f, i64 ${Fiber.state}
-  store i32 ${READY}, ptr %ps
   %more = icmp ult i32 %i1, %warps
-  br i1 %more, label %prepare, label %round
-round:
-  br label %each
-each:
-  %w = phi i32 [ 0, %round ], [ %w1, %next ]
-  %ran = phi i32 [ 0, %round ], [ %ran1, %next ]
-  %g = call ptr @fiber(ptr %c, i32 %w)
-  %pg = getelementptr i8, ptr %g, i64 ${Fiber.state}
-  %s = load i32, ptr %pg
-  %ready = icmp eq i32 %s, ${READY}
-  br i1 %ready, label %resume, label %next
-resume:
-  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
-  store i32 %w, ptr %pw
+  br i1 %more, label %prepare, label %go
+go:
   %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
-  %to = load ptr, ptr %g
+  %first = call ptr @fiber(ptr %c, i32 0)
+  %to = load ptr, ptr %first
   call void @zluda_switch(ptr %psched, ptr %to)
-  br label %next
-next:
-  %ran1 = phi i32 [ %ran, %each ], [ 1, %resume ]
-  %w1 = add i32 %w, 1
-  %again = icmp ult i32 %w1, %warps
-  br i1 %again, label %each, label %end
-end:
   %live = load i32, ptr %pl
   %finished = icmp eq i32 %live, 0
-  br i1 %finished, label %out, label %stuck
-stuck:
-  %moved = icmp ne i32 %ran1, 0
-  br i1 %moved, label %round, label %deadlock
-deadlock:
+  br i1 %finished, label %out, label %deadlock
+deadlock:                                         ; nobody is ready, and not all are done
   call void @zluda_fault(ptr %c, i32 ${FAULT.deadlock}, i32 0, i64 0)
   unreachable
 out:

@@ -29,8 +29,7 @@ class _Template(string.Template):
 
 def runtime_ir() -> str:
     """LLVM IR of ``runtime.ll``."""
-    values: dict[str, int] = {name: getattr(context, name) for name in ("READY", "WAITING", "DONE")}
-    values |= {"BARRIERS": context.BARRIERS, "STACK_BYTES": context.STACK_BYTES}
+    values: dict[str, int] = {"BARRIERS": context.BARRIERS, "STACK_BYTES": context.STACK_BYTES}
     values |= {f"FAULT.{name}": code for name, code in context.FAULT_CODES.items()}
     for record in (context.Context, context.Job, context.Fiber, context.Barrier):
         values[f"sizeof.{record.__name__}"] = ctypes.sizeof(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from zluda.compiler.analysis.uniformity import polls
 from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
@@ -154,6 +155,17 @@ class WarpOps:
         """Every fence is the strongest one."""
         f.b.emit("fence seq_cst")
 
+    def require_whole_warp(self, f: FunctionCodegen) -> None:
+        """Lanes that reach ``barrier.sync`` on another path would have to run while these wait."""
+        if f.lanes_elsewhere is None:
+            return
+        apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
+        f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
+        f.b.label(apart)
+        self.trap(f, "apart")
+        f.b.branch(whole)
+        f.b.label(whole)
+
     def barrier(
         self,
         f: FunctionCodegen,
@@ -204,17 +216,9 @@ class WarpOps:
         """In a loop that waits for memory to change, let the block's other warps run each time round."""
         if f.unit.warps == 1:
             return
-        instructions = [i for n in blocks for i in f.graph.blocks[n].instructions]
-        if any(_polls(i.opcode, i.slots) for i in instructions):
+        if polls(f.graph, blocks):
             f.unit.uses_fibers = True
             f.b.call("zluda_yield", [context_pointer()])
-
-
-def _polls(opcode: str, slots) -> bool:  # type: ignore[no-untyped-def]
-    """Whether an instruction may be how a loop waits for another warp."""
-    if opcode == "ld":
-        return slots.get("sem", "") in ("volatile", "acquire", "relaxed")
-    return opcode == "atom" and slots.get("op", "") in ("cas", "exch")
 
 
 def _match_any(b: Builder, arguments: list[Value]) -> Value:

@@ -1,4 +1,8 @@
-"""``.approx`` and ``.full`` forms (PTX ISA 9.7.3): which unit, and the arithmetic ptxas puts around it."""
+"""``.approx`` and ``.full`` forms (PTX ISA 9.7.3): which unit, and the arithmetic ptxas puts around it.
+
+What is computed is what the unit gives at run time. A constant argument, which ptxas folds to the correctly
+rounded value instead, arrives as a :class:`~zluda.compiler.ir.Value` with ``bits``: folding belongs here.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower import floating, rounding
 from zluda.compiler.lower.formats import by_elements, load_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
-from zluda.compiler.lower.mufu import UNITS, UNITS_F64, call_unit, call_unit_f64
+from zluda.compiler.lower.units import UNITS, UNITS_F64, call_unit, call_unit_f64
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
 

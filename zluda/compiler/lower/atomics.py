@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.lower.memory import address_of, space_of
 from zluda.compiler.lower.table import lowers
-from zluda.ptx.module import Instruction, Sink, Vector
+from zluda.ptx.module import Instruction, Operand, Sink, Vector
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -30,7 +31,13 @@ def reduction(f: FunctionCodegen, instruction: Instruction) -> None:
     _perform(f, instruction, target, sources, Sink())
 
 
-def _perform(f: FunctionCodegen, instruction: Instruction, target, sources, destination) -> None:  # type: ignore[no-untyped-def]
+def _perform(
+    f: FunctionCodegen,
+    instruction: Instruction,
+    target: Operand,
+    sources: Sequence[Operand],
+    destination: Operand,
+) -> None:
     type = instruction.type
     arity = 2 if instruction.slots["op"] == "cas" else 1
     if type.bits not in (16, 32, 64):

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.target import CallValue
-from zluda.ptx.module import CallPrototype, Function, Instruction, Operand, Register, Symbol, Variable, Vector
+from zluda.errors import UnsupportedError
+from zluda.ptx.module import (
+    CallPrototype,
+    Function,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Symbol,
+    Variable,
+    Vector,
+)
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -45,10 +56,14 @@ def call_operands(
 
 
 def _result(operand: Operand) -> CallValue:
-    if isinstance(operand, Register):
-        return CallValue(target=operand)
-    assert isinstance(operand, Symbol)
-    return CallValue(variable=operand.name)
+    match operand:
+        case Register():
+            return CallValue(target=operand)
+        case Symbol(name=name):
+            return CallValue(variable=name)
+        case Sink():
+            return CallValue()
+    raise UnsupportedError(f"call result {operand!r}")
 
 
 def _argument(f: FunctionCodegen, operand: Operand) -> CallValue:
@@ -65,6 +80,8 @@ def _indirect(
     arguments: list[CallValue],
 ) -> None:
     """For each function it may be, call it for the lanes whose pointer says so."""
+    if any(r.target is not None for r in results):
+        raise f.unsupported(instruction, "call through a pointer with results in registers")
     prototype = f.unit.prototype(instruction, f.function)
     names = [n for n in f.unit.candidates if n in f.unit.functions and _fits(f.unit.functions[n], prototype)]
     target = f.read_bits(callee, 64)

@@ -33,6 +33,10 @@ def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
     """``bar.sync``, ``bar.arrive``, ``bar.red``, ``bar.warp.sync`` (PTX ISA 9.7.13.1 and .2)."""
     if instruction.has("warp"):
         return  # the lanes of a warp run in step
+    if instruction.has("cluster"):
+        raise f.unsupported(instruction)
+    if instruction.opcode == "barrier" and not instruction.has("aligned"):
+        f.ops.require_whole_warp(f)
     reduce = instruction.slots.get("op", "") if instruction.has("red") else ""
     sources = list(instruction.operands[instruction.destinations :])
     predicate = f.read(sources.pop()) if reduce else None

@@ -32,7 +32,7 @@ class Runtime:
 
         if platform.machine() != "x86_64":
             raise DeviceError("cpu", f"needs an x86-64 host, not {platform.machine()}")
-        builder = llvm.JITLibraryBuilder().add_object_img(emit_object(runtime_ir(), optimize=False))
+        builder = llvm.JITLibraryBuilder().add_object_img(emit_object(runtime_ir()))
         for name in EXPORTS:
             builder.export_symbol(name)
         self._library = builder.add_current_process().link(_linker(), "zluda-runtime")

@@ -12,7 +12,7 @@ from zluda.device.cuda import libcuda
 from zluda.device.cuda.arena import Arena
 from zluda.device.cuda.images import Image, load_module
 from zluda.device.cuda.launching import launch, parameter_slots
-from zluda.device.results import CudaError
+from zluda.device.results import KERNEL_FAILURES, CudaError
 from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class CudaDevice:
             raise DeviceError(
                 self.name, str(error), remedy="see `nvidia-smi -L` for the GPUs there are"
             ) from error
-        self._closed = False
+        self._closed = self._failed = False
 
     def allocate(self, size: int, *, address: int | None = None) -> int:
         try:
@@ -141,6 +141,7 @@ class CudaDevice:
             launch(self.library, kernel.handle, grid, block, shared_bytes, 0, parameters)
             self.library.call("cuCtxSynchronize")
         except CudaError as error:
+            self._failed = error.result in KERNEL_FAILURES
             raise LaunchError(str(error), kernel=kernel.name) from error
 
     def synchronize(self) -> None:
@@ -150,8 +151,11 @@ class CudaDevice:
         return self.library.get("cuDeviceGetAttribute", ctypes.c_int, attribute, self._device)
 
     def close(self) -> None:
-        """Release the primary context; what was allocated goes with it."""
-        if self._closed:
+        """Release the primary context; what was allocated goes with it.
+
+        A context that a kernel's failure spoilt refuses even that, and goes with the process.
+        """
+        if self._closed or self._failed:
             return
         self._closed = True
         self._arena.close()

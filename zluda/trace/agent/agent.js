@@ -8,13 +8,26 @@
 
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'gettid', 'open', 'close', 'read',
-  'posix_fallocate', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'fallocate', 'ftruncate', '__errno_location', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
 ];
 
 let source = null;   // of the C half
 let agent = null;    // the C half
 let state = null;    // its memory
 let functions = null; // the packed table
+
+const PR_SET_PDEATHSIG = 1;
+
+// The program was started so that it dies with the session while it is held (hold.py). From its first
+// instruction on it is to outlive it: taken back by the main thread, whose setting it is.
+function outliveSession() {
+  const start = Module.findGlobalExportByName('__libc_start_main');
+  const prctl = Module.findGlobalExportByName('prctl');
+  if (start === null || prctl === null)
+    return;
+  const set = new NativeFunction(prctl, 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']);
+  Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
+}
 
 function libc() {
   const symbols = {};
@@ -34,8 +47,9 @@ function startAgent(table) {
   const control = openControl(Memory.allocUtf8String(table.control));
   if (control.isNull())
     throw new Error(`cannot map ${table.control}`);
-  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int']);
-  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0);
+  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'uint64']);
+  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0,
+    uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
 }
@@ -97,6 +111,7 @@ function hook(module) {
 rpc.exports = {
   begin(cSource) {
     source = cSource;
+    outliveSession();
     Process.attachModuleObserver({
       onAdded(module) {
         if (functions !== null || !/^libcuda\.so/.test(module.name))

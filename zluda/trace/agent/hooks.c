@@ -1,4 +1,4 @@
-/* The two functions that Frida calls around every driver entry, and what each special entry adds. */
+/* The two functions that Frida calls around every driver entry. */
 
 /* --- before the call --------------------------------------------------------------------------------- */
 
@@ -91,99 +91,6 @@ write_variable (struct call * call, u64 time, u32 direction)
   }
 }
 
-#define CONFIG_ATTRIBUTES 40
-#define CONFIG_ATTRIBUTE_COUNT 48
-#define CONFIG_STREAM 32
-#define ATTRIBUTE_BYTES 72
-
-static void
-enter_launch (struct call * call)
-{
-  const u8 * config;
-  u64 * word = call->word;
-
-  switch (call->function->special)
-  {
-    case SPECIAL_LAUNCH_EX:
-      config = (const u8 *) word[0];
-      call->layout = layout_of (call, word[1]);
-      pack_parameters (call, (void **) word[2], (void **) word[3]);
-      call->stream = config != NULL ? *(const u64 *) (config + CONFIG_STREAM) : 0;
-      break;
-    case SPECIAL_LAUNCH:
-      call->layout = layout_of (call, word[0]);
-      pack_parameters (call, (void **) word[9], (void **) word[10]);
-      call->stream = word[8];
-      break;
-    default: /* cooperative */
-      call->layout = layout_of (call, word[0]);
-      pack_parameters (call, (void **) word[9], NULL);
-      call->stream = word[8];
-  }
-}
-
-static void
-write_attributes (struct call * call)
-{
-  const u8 * config = (const u8 *) call->word[0];
-  u32 count;
-
-  if (config == NULL || *(const u8 **) (config + CONFIG_ATTRIBUTES) == NULL)
-    return;
-  count = *(const u32 *) (config + CONFIG_ATTRIBUTE_COUNT);
-  write_data (call, call->start, PARAMETER_ATTRIBUTES, DIRECTION_IN, 0,
-              *(const u8 **) (config + CONFIG_ATTRIBUTES), (u64) count * ATTRIBUTE_BYTES);
-}
-
-/* CU_MEMORYTYPE of a pointer; plain host memory is unknown to the driver. */
-static u32
-memory_type (u64 pointer)
-{
-  u32 type = 0;
-
-  if (state.driver.cuPointerGetAttribute == NULL
-      || state.driver.cuPointerGetAttribute ((u64) &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer, 0) & 0xffffffff)
-    return CU_MEMORYTYPE_HOST;
-  return type == CU_MEMORYTYPE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-}
-
-/* cuMemcpy: what it is depends on the pointers; parameters are destination, source, size. */
-static void
-enter_unified_copy (struct call * call)
-{
-  call->to_host = memory_type (call->word[0]) == CU_MEMORYTYPE_HOST;
-  call->from_host = memory_type (call->word[1]) == CU_MEMORYTYPE_HOST;
-  if (call->from_host && !call->to_host)
-    write_data (call, call->start, 1, DIRECTION_IN, 0, (void *) call->word[1], call->word[2]);
-}
-
-/* After ENTER is on record, before the real call. */
-static void
-enter_special (struct call * call)
-{
-  switch (call->function->special)
-  {
-    case SPECIAL_LAUNCH_EX:
-      write_attributes (call);
-      /* fall through */
-    case SPECIAL_LAUNCH:
-    case SPECIAL_LAUNCH_COOPERATIVE:
-      if (state.outputs && !(call->flags & LEAVE_DEFERRED))
-        capture_before_launch (call);
-      break;
-    case SPECIAL_COPY_UNIFIED:
-    case SPECIAL_COPY_UNIFIED_ASYNC:
-      enter_unified_copy (call);
-      break;
-    case SPECIAL_FREE:
-      /* Taken out before: once it is free another thread may get the address. */
-      call->freed = take_allocation (call->word[0]);
-      break;
-    default:
-      break;
-  }
-}
-
 void
 enter (GumInvocationContext * context)
 {
@@ -221,7 +128,7 @@ enter (GumInvocationContext * context)
   call->stream = function->stream != 0xff ? call->word[function->stream] : 0;
 
   call->parent = self->current;
-  call->start = now ();
+  call->start = call->end = now ();
   call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
   self->current = call->sequence + 1;
 
@@ -245,176 +152,6 @@ enter (GumInvocationContext * context)
 }
 
 /* --- after the call ---------------------------------------------------------------------------------- */
-
-static void
-leave_allocation (struct call * call)
-{
-  u64 base, size, context = 0;
-  u32 kind = MEMORY_DEVICE, special = call->function->special;
-
-  if (call->word[0] == 0)
-    return;
-  base = call->function->parameter[0].size == 4 ? *(u32 *) call->word[0] : *(u64 *) call->word[0];
-  size = call->word[1];
-  if (special == SPECIAL_ALLOCATE_PITCH)
-    size = *(u64 *) call->word[1] * call->word[3];
-  else if (special == SPECIAL_ALLOCATE_MANAGED)
-    kind = MEMORY_MANAGED;
-  else if (special == SPECIAL_ALLOCATE_HOST)
-    kind = MEMORY_HOST;
-  state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
-  add_allocation (base, size, kind, context);
-}
-
-/* Device memory at [address, address + size) was written by a call whose data the record has. */
-static void
-leave_write (struct call * call, u64 address, u64 size, const u8 * host)
-{
-  if (size == 0 || !state.outputs)
-    return;
-  note_written (address, size, host);
-  wait_for_stream (call, call->end, call->stream);
-}
-
-/* Device memory was copied to the host: the bytes delivered, once they are. */
-static void
-leave_delivery (struct call * call, u32 parameter, u64 size)
-{
-  if (state.outputs && size != 0 && wait_for_stream (call, call->end, call->stream))
-    write_data (call, call->end, parameter, DIRECTION_OUT, 0, (void *) call->word[parameter], size);
-}
-
-static void
-leave_device_copy (struct call * call, u64 to, u64 size)
-{
-  if (size == 0 || !state.outputs)
-    return;
-  if (wait_for_stream (call, call->end, call->stream))
-    capture_range (call, call->end, to, size);
-}
-
-static void
-leave_unified_copy (struct call * call)
-{
-  u64 size = call->word[2];
-
-  if (call->to_host && !call->from_host)
-    leave_delivery (call, 0, size);
-  else if (call->from_host && !call->to_host)
-    leave_write (call, call->word[0], size, (const u8 *) call->word[1]);
-  else if (!call->to_host)
-    leave_device_copy (call, call->word[0], size);
-}
-
-static void
-leave_launch (struct call * call)
-{
-  if (!state.outputs)
-    return;
-  if (capture_after_launch (call, call->end))
-    call->flags |= LEAVE_CAPTURED;
-}
-
-/* After the real call succeeded. */
-static void
-leave_special (struct call * call)
-{
-  u64 * word = call->word, handle;
-  u32 special = call->function->special;
-
-  if (call->flags & LEAVE_DEFERRED)
-  {
-    write_gap (call, call->end, "graph", "the stream is being captured, the work is not carried out here");
-    return;
-  }
-  switch (special)
-  {
-    case SPECIAL_LAUNCH:
-    case SPECIAL_LAUNCH_EX:
-    case SPECIAL_LAUNCH_COOPERATIVE:
-      leave_launch (call);
-      break;
-    case SPECIAL_ALLOCATE:
-    case SPECIAL_ALLOCATE_PITCH:
-    case SPECIAL_ALLOCATE_MANAGED:
-    case SPECIAL_ALLOCATE_HOST:
-      leave_allocation (call);
-      break;
-    case SPECIAL_COPY_H2D:
-    case SPECIAL_COPY_H2D_ASYNC:
-      leave_write (call, word[0], word[2], (const u8 *) word[1]);
-      break;
-    case SPECIAL_COPY_D2H:
-    case SPECIAL_COPY_D2H_ASYNC:
-      leave_delivery (call, 0, word[2]);
-      break;
-    case SPECIAL_COPY_D2D:
-    case SPECIAL_COPY_D2D_ASYNC:
-      leave_device_copy (call, word[0], word[2]);
-      break;
-    case SPECIAL_COPY_PEER:
-    case SPECIAL_COPY_PEER_ASYNC:
-      leave_device_copy (call, word[0], word[4]);
-      break;
-    case SPECIAL_COPY_UNIFIED:
-    case SPECIAL_COPY_UNIFIED_ASYNC:
-      leave_unified_copy (call);
-      break;
-    case SPECIAL_SET_1:
-    case SPECIAL_SET_1_ASYNC:
-      leave_write (call, word[0], word[2], NULL);
-      break;
-    case SPECIAL_SET_2:
-    case SPECIAL_SET_2_ASYNC:
-      leave_write (call, word[0], 2 * word[2], NULL);
-      break;
-    case SPECIAL_SET_4:
-    case SPECIAL_SET_4_ASYNC:
-      leave_write (call, word[0], 4 * word[2], NULL);
-      break;
-    case SPECIAL_OPAQUE_WRITE:
-      if (state.outputs)
-      {
-        wait_for_stream (call, call->end, call->stream);
-        distrust_all ();
-      }
-      break;
-    case SPECIAL_INITIALIZE:
-      describe_devices (call);
-      break;
-    case SPECIAL_MODULE_UNLOAD:
-    case SPECIAL_LIBRARY_UNLOAD:
-      forget_handles_of (word[0]);
-      forget_pending (word[0]);
-      remove_allocations_of (word[0]);
-      break;
-    case SPECIAL_GET_FUNCTION:
-    case SPECIAL_GET_KERNEL:
-      handle = word[0] != 0 ? *(u64 *) word[0] : 0;
-      note_handle (handle, special == SPECIAL_GET_KERNEL ? HANDLE_KERNEL : HANDLE_FUNCTION, word[1], word[1]);
-      break;
-    case SPECIAL_CONTEXT_DESTROY:
-      remove_allocations_of (word[0]);
-      break;
-    case SPECIAL_BEGIN_CAPTURE:
-      atomic_add (&state.captures, 1);
-      break;
-    case SPECIAL_END_CAPTURE:
-      atomic_add (&state.captures, (u64) -1);
-      break;
-    default:
-      break;
-  }
-}
-
-static void
-leave_failed (struct call * call)
-{
-  struct allocation * freed = call->freed;
-
-  if (freed != NULL) /* it was not freed after all; what is known of it is asked for anew */
-    add_allocation (freed->base, freed->size, freed->kind, freed->owner);
-}
 
 static int
 is_delivery (const struct function * function)
@@ -499,15 +236,26 @@ same (const char * a, const char * b)
   return strcmp (a, b) == 0;
 }
 
+/* Stands for an entry that this driver does not have: CUDA_ERROR_NOT_FOUND. */
+static u64
+missing (u64 a, u64 b, u64 c, u64 d)
+{
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 /* Called once; `control` is the mapped page. Returns 0, or what failed. */
 int
-start (void * control, const char * directory, int outputs)
+start (void * control, const char * directory, int outputs, u64 progress_limit)
 {
   u32 key = 0;
 
+#define X(name) state.driver.name = missing;
+  DRIVER_ENTRIES (X)
+#undef X
   state.control = control;
   strcpy (state.directory, directory);
   state.outputs = (u32) outputs;
+  state.progress_limit = progress_limit;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);
   state.alive = mmap (NULL, 4096, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   if ((void *) state.alive == MAP_FAILED_ADDRESS)

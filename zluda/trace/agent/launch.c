@@ -87,8 +87,6 @@ ask_layout (struct layout * layout, entry info)
   u64 offset, size, result;
 
   layout->count = layout->total = 0;
-  if (info == NULL)
-    return 0;
   while (layout->count != MAX_KERNEL_PARAMETERS)
   {
     offset = size = 0;
@@ -132,7 +130,7 @@ kernel_name (struct layout * layout)
   const char * name = NULL;
   entry get = layout->kind == HANDLE_KERNEL ? state.driver.cuKernelGetName : state.driver.cuFuncGetName;
 
-  if (get == NULL || (get ((u64) &name, layout->handle, 0, 0) & 0xffffffff) != 0 || name == NULL)
+  if ((get ((u64) &name, layout->handle, 0, 0) & 0xffffffff) != 0 || name == NULL)
     return "";
   return name;
 }

@@ -100,8 +100,6 @@ resolve_globals (struct call * call, u64 handle, int library, const char * names
   u64 context = 0, address, size, result;
   char name[1024];
 
-  if (get == NULL)
-    return 1;
   if (state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0) & 0xffffffff || context == 0)
     return 0;
   while (*names != 0)

@@ -8,6 +8,24 @@ unrecorded_thread (struct thread * self)
   return self;
 }
 
+/* Allocate the ring's file: `wanted` bytes of slots or, where the disk has no room, less. 0: not even the least.
+ * Allocated, not only sized: a store to a hole of a full disk would kill the application. */
+static u64
+allocate_file (int fd, u64 wanted)
+{
+  u64 size;
+
+  for (size = wanted; size != 0; size = size / 2 >= SMALL_RING_BYTES ? size / 2 : 0)
+  {
+    if (fallocate (fd, 0, 0, (i64) (RING_HEADER_BYTES + size)) == 0)
+      break;
+    if (*__errno_location () != ENOSPC_NUMBER) /* a file system that cannot allocate ahead */
+      break;
+  }
+  /* The size is exact even where an attempt got half way. */
+  return size != 0 && ftruncate (fd, (i64) (RING_HEADER_BYTES + size)) == 0 ? size : 0;
+}
+
 /* The calling thread's first call: make its ring. */
 static struct thread *
 open_thread (void)
@@ -24,15 +42,14 @@ open_thread (void)
   size = CONTROL (RING_BYTES);
   if (index >= FULL_SIZE_RINGS && size > SMALL_RING_BYTES)
     size = SMALL_RING_BYTES;
-  capacity = size / SLOT_BYTES;
-  self->mapped = RING_HEADER_BYTES + capacity * SLOT_BYTES;
-
   path_of (path, "/ring-", index);
   fd = open (path, O_RDWR_CREATE_EXCL_CLOEXEC, 0600);
   if (fd < 0)
     return unrecorded_thread (self);
-  /* Allocated, not only sized: a store to a hole of a full disk would kill the application. */
-  if (posix_fallocate (fd, 0, (i64) self->mapped) != 0)
+  size = allocate_file (fd, size / SLOT_BYTES * SLOT_BYTES);
+  capacity = size / SLOT_BYTES;
+  self->mapped = RING_HEADER_BYTES + size;
+  if (capacity == 0)
   {
     close (fd);
     return unrecorded_thread (self);

@@ -22,7 +22,9 @@ extern int gettid (void);
 extern int open (const char * path, int flags, int mode);
 extern int close (int fd);
 extern i64 read (int fd, void * data, u64 size);
-extern int posix_fallocate (int fd, i64 offset, i64 size);
+extern int fallocate (int fd, int mode, i64 offset, i64 size);
+extern int ftruncate (int fd, i64 size);
+extern int * __errno_location (void);
 extern void * mmap (void * address, u64 size, int protection, int flags, int fd, i64 offset);
 extern int munmap (void * address, u64 size);
 extern int madvise (void * address, u64 size, int advice);
@@ -32,6 +34,7 @@ extern int kill (int pid, int signal);
 
 #define O_RDWR_CREATE_EXCL_CLOEXEC (2 | 0100 | 0200 | 02000000)
 #define O_RDONLY_CLOEXEC 02000000
+#define ENOSPC_NUMBER 28
 #define PROT_READ_WRITE 3
 #define MAP_SHARED_FILE 1
 #define MAP_PRIVATE_ANONYMOUS 0x22
@@ -39,7 +42,7 @@ extern int kill (int pid, int signal);
 #define CLOCK_MONOTONIC_ID 1
 #define MAP_FAILED_ADDRESS ((void *) -1)
 
-/* The driver entries that the agent itself calls; NULL where this driver has none. */
+/* The driver entries that the agent itself calls. */
 #define DRIVER_ENTRIES(X) \
   X (cuCtxGetCurrent) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) X (cuStreamSynchronize) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
@@ -113,6 +116,7 @@ struct state
   volatile u32 * alive;          /* wiped in a forked child, whose rings belong to the parent */
   u32 thread_key;
   u32 outputs;                   /* --capture outputs */
+  u64 progress_limit;            /* nanoseconds for which a stream is waited for */
   char directory[1024];
   volatile u32 lock;             /* guards the tables below; never held across a driver call */
   struct allocation ** allocations;

@@ -1,0 +1,114 @@
+"""What recording costs: a launch-bound loop with and without ``zluda trace --capture calls``.
+
+On an NVIDIA host, with the program of ``record_overhead.cu`` built:
+
+    python bench/record_overhead.py PROGRAM [--seconds 30] [--json]
+
+The loop is sized so that it takes ``--seconds`` unrecorded; the ratio is of the loop's own time, ring stalls
+included. Without a GPU, ``--drain`` measures the drain alone: launches a second, one core, from rings made
+up in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+
+def run(command: list[str]) -> float:
+    """The seconds that the program printed."""
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def overhead(program: str, seconds: float) -> dict[str, Any]:
+    """Ratio of recorded to unrecorded time of the same number of launches."""
+    from zluda.tracefile import open_trace
+
+    trial = 200_000
+    count = int(trial * seconds / run([program, str(trial)]))
+    plain = run([program, str(count)])
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory) / "trace.bin"
+        line = [
+            sys.executable,
+            "-m",
+            "zluda",
+            "trace",
+            "--quiet",
+            "--capture",
+            "calls",
+            "-o",
+            str(trace),
+            program,
+        ]
+        start = time.monotonic()
+        recorded = run([*line, str(count)])
+        whole = time.monotonic() - start
+        with open_trace(trace) as opened:
+            launches = opened.counts().launches
+            stall = opened.meta["stall_ns"] / 1e9
+            gpu = opened.meta["gpu"]
+        size = trace.stat().st_size
+    if launches != count + 1:
+        raise SystemExit(f"{launches} launches on record, {count + 1} made")
+    return {
+        "gpu": gpu,
+        "launches": count,
+        "plain_seconds": plain,
+        "recorded_seconds": recorded,
+        "ratio": recorded / plain,
+        "plain_us": plain / count * 1e6,
+        "recorded_us": recorded / count * 1e6,
+        "stall_seconds": stall,
+        "until_closed_seconds": whole,
+        "trace_bytes_per_launch": size / count,
+    }
+
+
+def drain(launches: int) -> dict[str, Any]:
+    """Launches a second that one core moves from a ring into a trace."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "trace"))
+    from ring_producer import Producer, launch_loop
+
+    from zluda.tracefile import TraceWriter
+    from zluda.tracefile.drain import Drain
+
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory) / "trace.bin"
+        producer = Producer.create(Path(f"{trace}.rings"), ring_bytes=4096 + 400 * (launches + 100))
+        launch_loop(producer, launches)
+        with TraceWriter.create(trace, {}) as writer:
+            moving = Drain(producer.directory, writer)
+            start, cpu = time.perf_counter(), time.process_time()
+            moving.finish()
+            taken, used = time.perf_counter() - start, time.process_time() - cpu
+            moved = moving.launches
+            moving.close()
+    return {"launches": moved, "launches_per_second": moved / taken, "per_cpu_second": moved / used}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="what recording costs")
+    parser.add_argument("program", nargs="?")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--launches", type=int, default=300_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"cores": os.cpu_count()}
+    result |= overhead(options.program, options.seconds) if options.program else drain(options.launches)
+    if options.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(f"{name:24} {value:.3f}" if isinstance(value, float) else f"{name:24} {value}")
+
+
+if __name__ == "__main__":
+    main()

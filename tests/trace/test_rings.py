@@ -1,0 +1,292 @@
+"""Rings and their drain, with a producer in Python."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ring_producer import Producer, launch, launch_loop, load_kernel, pack64
+
+from zluda.errors import TraceError
+from zluda.tracefile import AllocationKind, Direction, TraceWriter, open_trace, ring
+from zluda.tracefile.drain import Drain
+from zluda.tracefile.recovery import merge_rings
+from zluda.tracefile.ring import rings_directory
+from zluda.tracefile.ring_reader import Ring
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return tmp_path / "trace.bin"
+
+
+@pytest.fixture
+def producer(trace: Path) -> Producer:
+    return Producer.create(rings_directory(trace))
+
+
+def drained(trace: Path, producer: Producer) -> None:
+    with TraceWriter.create(trace, {}) as writer:
+        drain = Drain(producer.directory, writer)
+        drain.finish()
+        drain.close()
+    producer.control.close()
+    shutil.rmtree(producer.directory)
+
+
+def abandoned(trace: Path, producer: Producer, passes: int) -> Drain:
+    """A drain that made some passes and was then killed: its lock and its connection are gone."""
+    writer = TraceWriter.create(trace, {})
+    drain = Drain(producer.directory, writer)
+    for _ in range(passes):
+        drain.step(producer.clock)
+    writer.commit()
+    writer._connection.close()
+    fcntl.flock(producer.control.fileno(), fcntl.LOCK_UN)
+    return drain
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_goes_in_comes_out_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("ring") / "rings"
+    producer = Producer.create(directory, ring_bytes=128 * 40)
+    consumer = Ring(producer.path)
+    sent: list[bytes] = []
+    got: list[bytes] = []
+
+    def consume(limit: int, horizon: int) -> None:
+        batch = consumer.batch(limit)
+        if batch is not None:
+            batch.cut(horizon)
+            got.extend(record.body for record in batch.records())
+            consumer.release(consumer.kept_from(()))
+
+    for _ in range(data.draw(st.integers(1, 60))):
+        body = data.draw(st.binary(max_size=900))
+        if not producer.has_room(len(body)):
+            while consumer.tail < producer.head:
+                consume(data.draw(st.integers(1, 30)), producer.clock)
+        producer.record(ring.GAP, 0, body)
+        sent.append(body)
+        if data.draw(st.booleans()):
+            consume(data.draw(st.integers(1, 30)), producer.clock - data.draw(st.integers(0, 3)))
+    while consumer.tail < producer.head:
+        consume(64, producer.clock)
+    assert got == sent
+    producer.control.close()
+
+
+def test_a_record_without_its_commit_word_is_an_error_with_its_place(producer: Producer) -> None:
+    producer.record(ring.GAP, 0, b"one")
+    producer.record(ring.GAP, 0, b"two")
+    at = ring.RING_HEADER_BYTES + ring.SLOT_BYTES
+    producer.map[at : at + 4] = b"\0\0\0\0"
+    with pytest.raises(TraceError, match="commit word") as error:
+        Ring(producer.path).batch(100)
+    assert error.value.offset == at
+
+
+def test_a_ring_of_something_else_is_refused(producer: Producer) -> None:
+    producer.set_word("MAGIC", 1)
+    with pytest.raises(TraceError, match="not a ring"):
+        Ring(producer.path)
+
+
+def test_records_of_two_threads_are_taken_in_order_of_their_stamps(trace: Path, producer: Producer) -> None:
+    other = Producer.add_ring(producer.directory, producer.control, 1, 1 << 20)
+    first = producer.enter("cuMemAlloc_v2", [0x1000, 512])
+    other.clock = producer.clock + 10
+    producer.leave(first, pack64(0x7F0000000000))
+    freed = other.enter("cuMemFree_v2", [0x7F0000000000])
+    other.leave(freed)
+    producer.clock = other.clock
+    again = producer.enter("cuMemAlloc_v2", [0x1000, 512])
+    producer.leave(again, pack64(0x7F0000000000))
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        assert [(a.born, a.died) for a in opened.allocations] == [(first, freed), (again, None)]
+        assert opened.call(freed).thread == other.thread
+
+
+def test_a_pass_leaves_what_is_stamped_after_it_began(trace: Path, producer: Producer) -> None:
+    producer.call("cuCtxSynchronize", [])
+    moment = producer.clock
+    producer.call("cuCtxSynchronize", [])
+    with TraceWriter.create(trace, {}) as writer:
+        drain = Drain(producer.directory, writer)
+        assert drain.step(moment) == 2
+        assert drain.step(producer.clock) == 2
+        drain.close()
+
+
+def test_an_open_call_is_on_record_before_it_returns(trace: Path, producer: Producer) -> None:
+    number = producer.enter("cuCtxSynchronize", [])
+    with TraceWriter.create(trace, {}) as writer:
+        drain = Drain(producer.directory, writer)
+        drain.step(producer.clock)
+        assert writer._one("SELECT end_ns FROM call WHERE sequence = ?", (number,)) == (None,)
+        producer.leave(number)
+        drain.step(producer.clock)
+        drain.close()
+    with open_trace(trace) as opened:
+        assert opened.call(number).result == 0
+
+
+def test_a_call_inside_a_call_has_its_parent(trace: Path, producer: Producer) -> None:
+    outer = producer.enter("cuCtxSynchronize", [])
+    inner = producer.enter("cuCtxSynchronize", [], parent=outer)
+    producer.leave(inner)
+    producer.leave(outer)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        assert [call.parent for call in opened.iter_calls()] == [None, outer]
+
+
+def test_many_launches_take_the_short_way_and_say_the_same(trace: Path, producer: Producer) -> None:
+    launch_loop(producer, 2000)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        launches = list(opened.iter_launches())
+        assert [one.call for one in launches] == list(range(2, 2002))
+        assert [struct.unpack("<QI", one.parameters)[1] for one in launches] == list(range(2000))
+        assert {(one.kernel, one.block) for one in launches} == {("kernel", (32, 1, 1))}
+        assert all(call.result == 0 for call in opened.iter_calls())
+
+
+def test_launches_of_several_shapes_and_failed_ones_in_a_loop(trace: Path, producer: Producer) -> None:
+    load_kernel(producer)
+    for index in range(900):
+        launch(producer, struct.pack("<Q", index), grid=1 + index % 3, stream=index % 2)
+        if index % 100 == 0:
+            failed = producer.enter("cuLaunchKernel", [0x20, 0, 1, 1, 32, 1, 1, 0, 0, 0, 0])
+            producer.leave(failed, result=1)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        launches = list(opened.iter_launches())
+        assert [one.grid[0] for one in launches] == [1 + index % 3 for index in range(900)]
+        assert [one.stream for one in launches] == [index % 2 for index in range(900)]
+        assert sum(call.result == 1 for call in opened.iter_calls()) == 9
+
+
+def test_a_handle_that_comes_again_in_a_loop_is_another_kernel(trace: Path, producer: Producer) -> None:
+    load_kernel(producer)
+    for _ in range(300):
+        launch(producer, b"")
+    producer.call("cuModuleUnload", [0x10])
+    load_kernel(producer, "other")
+    for _ in range(300):
+        launch(producer, b"")
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        assert [one.kernel for one in opened.iter_launches()] == ["kernel"] * 300 + ["other"] * 300
+
+
+def test_a_string_and_an_array_are_payloads(trace: Path, producer: Producer) -> None:
+    number = producer.enter("cuModuleLoadDataEx", [0x1000, 0x2000, 2, 0x3000, 0x4000])
+    producer.data(number, 1, "in", b".version 8.0\n.target sm_90\n.address_size 64\n")
+    producer.data(number, 3, "in", struct.pack("<II", 1, 2))
+    producer.leave(number, pack64(0x10))
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        assert opened.payload(number, "options") == struct.pack("<II", 1, 2)
+        assert opened.payload(number, "image") is None  # it is the module's image
+        assert opened.module_list[0].handle == 0x10
+
+
+def test_host_data_in_pieces_becomes_pages(trace: Path, producer: Producer) -> None:
+    content = bytes(range(256)) * 1024
+    producer.call("cuMemAlloc_v2", [0x1000, 300000], pack64(0x7F0000000000))
+    number = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000 + 512, 0x5000, len(content)])
+    for offset in range(0, len(content), ring.CHUNK_BYTES):
+        producer.data(
+            number, 1, "in", content[offset : offset + ring.CHUNK_BYTES], total=len(content), offset=offset
+        )
+    producer.leave(number)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        data, known = opened.read_memory(number, 0x7F0000000000 + 512, len(content))
+        assert (data, known) == (content, None)
+
+
+def test_host_data_for_an_unknown_place_stays_with_the_call(trace: Path, producer: Producer) -> None:
+    number = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
+    producer.data(number, 1, "in", b"data")
+    producer.leave(number)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        (payload,) = opened.payloads(number)
+        assert (payload.direction, payload.data) == (Direction.IN, b"data")
+
+
+def test_a_pool_allocation_can_be_freed(trace: Path, producer: Producer) -> None:
+    made = producer.call("cuMemAllocFromPoolAsync", [0x1000, 512, 0x50, 0], pack64(0x7F0000000000))
+    freed = producer.call("cuMemFreeAsync", [0x7F0000000000, 0])
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        (allocation,) = opened.allocations
+        assert (allocation.kind, allocation.born, allocation.died) == (AllocationKind.POOL, made, freed)
+        assert {gap.kind for gap in opened.gaps} == {"cuMemAllocFromPoolAsync", "cuMemFreeAsync"}
+
+
+def test_effects_without_replay_are_counted(trace: Path, producer: Producer) -> None:
+    for _ in range(5):
+        producer.call("cuStreamBeginCapture_v2", [0, 0])
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        counts = [gap.times for gap in opened.gaps if gap.kind == "cuStreamBeginCapture"]
+        assert sum(counts) == 5
+
+
+@pytest.mark.parametrize("passes", [0, 1, 5])
+def test_recovery_finishes_what_a_killed_drain_left(trace: Path, producer: Producer, passes: int) -> None:
+    load_kernel(producer)
+    for index in range(600):
+        launch(producer, struct.pack("<Q", index))
+    open_call = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
+    producer.data(open_call, 1, "in", b"data")
+    abandoned(trace, producer, passes)
+    producer.leave(open_call)
+    with open_trace(trace) as opened:
+        calls = list(opened.iter_calls())
+        assert [call.sequence for call in calls] == list(range(603))
+        assert all(call.result == 0 for call in calls)
+        assert [struct.unpack("<Q", one.parameters)[0] for one in opened.iter_launches()] == list(range(600))
+        assert opened.payload(open_call, "srcHost") == b"data"
+        assert opened.meta["recovered"] is True
+    assert not rings_directory(trace).exists()
+
+
+def test_recovery_knows_the_handles_and_memory_of_before(trace: Path, producer: Producer) -> None:
+    load_kernel(producer)
+    producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(0x7F0000000000))
+    abandoned(trace, producer, 3)
+    copied = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
+    producer.data(copied, 1, "in", b"data")
+    producer.leave(copied)
+    launched = launch(producer, b"")
+    freed = producer.call("cuMemFree_v2", [0x7F0000000000])
+    with open_trace(trace) as opened:
+        assert opened.read_memory(copied, 0x7F0000000000, 4) == (b"data", None)
+        assert opened.launch(launched).kernel == "kernel"
+        assert opened.allocations[0].died == freed
+
+
+def test_rings_of_a_recorder_at_work_are_left_alone(trace: Path, producer: Producer) -> None:
+    producer.call("cuCtxSynchronize", [])
+    assert merge_rings(trace) is False
+    assert rings_directory(trace).exists()
+    producer.control.close()
+
+
+def test_rings_without_a_trace_are_an_error(trace: Path, producer: Producer) -> None:
+    producer.control.close()
+    with pytest.raises(TraceError, match="no trace"):
+        merge_rings(trace)

@@ -1,0 +1,217 @@
+/* Device memory: what is allocated, and what of it is on record. */
+
+#define PAGE_BYTES CHUNK_BYTES
+#define STAGING_PAGES 16
+#define NESTED_LIMIT (1 << 20)       /* as zluda/tracefile/reachability.py */
+
+/* What is known of a page. */
+enum
+{
+  PAGE_UNKNOWN,   /* never on record: written to the record when a launch can first reach it */
+  PAGE_STALE,     /* a recorded call wrote it, so the record has it; its digest is not known */
+  PAGE_KNOWN,     /* on record, and the digest is of that */
+  PAGE_OPAQUE     /* as KNOWN, but something wrote it since that the record does not have */
+};
+
+enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL };
+
+struct allocation
+{
+  u64 base, size, owner;        /* owner: the module of a global, the context of the rest */
+  u32 kind, references, pages, targets, target_room;
+  u8 * known;                   /* PAGE_ a page */
+  u64 * digest;                 /* two words a page */
+  u64 * target;                 /* addresses found in the contents */
+  volatile u32 looking;         /* one thread at a time looks at the contents */
+};
+
+/* --- the table of live allocations ------------------------------------------------------------------ */
+
+/* Index of the first allocation whose base is above `address`. Holding the lock. */
+static u32
+allocations_above (u64 address)
+{
+  u32 low = 0, high = state.allocation_count;
+
+  while (low != high)
+  {
+    u32 middle = (low + high) / 2;
+
+    if (state.allocations[middle]->base <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void
+release_locked (struct allocation * allocation)
+{
+  if (--allocation->references != 0)
+    return;
+  g_free (allocation->known);
+  g_free (allocation->digest);
+  g_free (allocation->target);
+  g_free (allocation);
+}
+
+static void
+release (struct allocation * allocation)
+{
+  lock ();
+  release_locked (allocation);
+  unlock ();
+}
+
+static void
+remove_at (u32 index)
+{
+  u32 i;
+
+  release_locked (state.allocations[index]);
+  state.allocation_count--;
+  for (i = index; i != state.allocation_count; i++)
+    state.allocations[i] = state.allocations[i + 1];
+}
+
+/* The allocation that holds `address`, with a reference; NULL where there is none. */
+static struct allocation *
+find_allocation (u64 address)
+{
+  struct allocation * found = NULL;
+  u32 index;
+
+  lock ();
+  index = allocations_above (address);
+  if (index != 0 && address - state.allocations[index - 1]->base < state.allocations[index - 1]->size)
+  {
+    found = state.allocations[index - 1];
+    found->references++;
+  }
+  unlock ();
+  return found;
+}
+
+static void
+add_allocation (u64 base, u64 size, u32 kind, u64 owner)
+{
+  struct allocation * allocation;
+  u32 index, i;
+
+  if (base == 0 || size == 0)
+    return;
+  allocation = g_malloc0 (sizeof (struct allocation));
+  allocation->base = base;
+  allocation->size = size;
+  allocation->kind = kind;
+  allocation->owner = owner;
+  allocation->references = 1;
+  allocation->pages = (u32) ((size + PAGE_BYTES - 1) / PAGE_BYTES);
+  allocation->known = g_malloc0 (allocation->pages);
+  allocation->digest = g_malloc0 (16ULL * allocation->pages);
+
+  lock ();
+  /* What overlaps is gone without our notice: with its context, or by a call that is not understood. */
+  index = allocations_above (base);
+  if (index != 0 && base - state.allocations[index - 1]->base < state.allocations[index - 1]->size)
+    remove_at (--index);
+  while (index != state.allocation_count && state.allocations[index]->base < base + size)
+    remove_at (index);
+  if (state.allocation_count == state.allocation_room)
+  {
+    state.allocation_room = state.allocation_room * 2 + 256;
+    state.allocations = g_realloc (state.allocations, 8ULL * state.allocation_room);
+  }
+  for (i = state.allocation_count++; i != index; i--)
+    state.allocations[i] = state.allocations[i - 1];
+  state.allocations[index] = allocation;
+  unlock ();
+}
+
+/* Take the allocation at `base` out of the table; the caller gets its reference. */
+static struct allocation *
+take_allocation (u64 base)
+{
+  struct allocation * taken = NULL;
+  u32 index;
+
+  lock ();
+  index = allocations_above (base);
+  if (index != 0 && state.allocations[index - 1]->base == base)
+  {
+    taken = state.allocations[index - 1];
+    taken->references++;
+    remove_at (index - 1);
+  }
+  unlock ();
+  return taken;
+}
+
+static void
+remove_allocations_of (u64 owner)
+{
+  u32 index;
+
+  lock ();
+  for (index = state.allocation_count; index-- != 0;)
+    if (state.allocations[index]->owner == owner)
+      remove_at (index);
+  unlock ();
+}
+
+/* --- digests and page states ------------------------------------------------------------------------ */
+
+/* 128 bits of `size` bytes. Two chains of multiply and shift; not against an adversary. */
+static void
+digest (const u8 * data, u64 size, u64 * out)
+{
+  u64 a = 0x9E3779B97F4A7C15ULL ^ size, b = 0xC2B2AE3D27D4EB4FULL + size, word, index;
+
+  for (index = 0; index + 8 <= size; index += 8)
+  {
+    word = *(const u64 *) (data + index);
+    a = (a ^ word) * 0x9FB21C651E98DF25ULL;
+    a ^= a >> 32;
+    b = (b + word) * 0xD6E8FEB86659FD93ULL;
+    b ^= b >> 29;
+  }
+  word = 0;
+  memcpy (&word, data + index, size - index);
+  a = (a ^ word) * 0x9FB21C651E98DF25ULL;
+  b = (b + word) * 0xD6E8FEB86659FD93ULL;
+  out[0] = a ^ (a >> 31);
+  out[1] = b ^ (b >> 33);
+}
+
+static u64
+page_size (struct allocation * allocation, u32 page)
+{
+  u64 rest = allocation->size - (u64) page * PAGE_BYTES;
+
+  return rest < PAGE_BYTES ? rest : PAGE_BYTES;
+}
+
+/* Something wrote memory that the record does not have: distrust every page. */
+static void
+distrust (struct allocation * allocation)
+{
+  u32 page;
+
+  for (page = 0; page != allocation->pages; page++)
+    if (allocation->known[page] == PAGE_KNOWN)
+      allocation->known[page] = PAGE_OPAQUE;
+    else if (allocation->known[page] == PAGE_STALE)
+      allocation->known[page] = PAGE_UNKNOWN;
+}
+
+static void
+distrust_all (void)
+{
+  u32 index;
+
+  lock ();
+  for (index = 0; index != state.allocation_count; index++)
+    distrust (state.allocations[index]);
+  unlock ();
+}
