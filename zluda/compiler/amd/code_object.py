@@ -203,6 +203,10 @@ class CodeObject:
             if kind == _PT_LOAD and flags & 1:
                 yield address, address + size
 
+    def relocated_addresses(self) -> set[int]:
+        """Addresses, relative to the load address, that words of the loaded image will hold."""
+        return {addend for _, kind, addend in self._relocations() if kind == _R_AMDGPU_RELATIVE64}
+
     def _relocations(self) -> Iterator[tuple[int, int, int]]:
         dynamic: dict[int, int] = {}
         for kind, _, offset, _, _, size, _, _ in self._segments:

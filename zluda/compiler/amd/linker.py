@@ -26,9 +26,28 @@ DYNAMIC = struct.Struct("<QQ")
 
 _ET_REL, _ET_DYN, _EM_AMDGPU = 1, 3, 224
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PT_PHDR, _PT_GNU_STACK = 1, 2, 4, 6, 0x6474E551
-_PROGBITS, _SYMTAB, _STRTAB, _RELA, _HASH, _DYNAMIC_SECTION, _NOTE, _NOBITS, _DYNSYM = 1, 2, 3, 4, 5, 6, 7, 8, 11
+_PROGBITS, _SYMTAB, _STRTAB, _RELA, _HASH, _DYNAMIC_SECTION, _NOTE, _NOBITS, _DYNSYM = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    11,
+)
 _WRITE, _ALLOC, _EXECUTE = 1, 2, 4
-_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_RELAENT, _DT_STRSZ, _DT_SYMENT = 4, 5, 6, 7, 8, 9, 10, 11
+_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_RELAENT, _DT_STRSZ, _DT_SYMENT = (
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+)
 _STB_LOCAL, _STB_GLOBAL, _STB_WEAK = 0, 1, 2
 _STV_HIDDEN = 2
 _SHN_ABS = 0xFFF1
@@ -95,7 +114,11 @@ class Symbol:
 
     @property
     def exported(self) -> bool:
-        return self.info >> 4 in (_STB_GLOBAL, _STB_WEAK) and self.other & 3 != _STV_HIDDEN and bool(self.section)
+        return (
+            self.info >> 4 in (_STB_GLOBAL, _STB_WEAK)
+            and self.other & 3 != _STV_HIDDEN
+            and bool(self.section)
+        )
 
 
 @dataclass(slots=True)
@@ -271,7 +294,9 @@ class _Linker:
                 target = self.got.address + self.got_slots[symbol] if how.got else self._address(symbol)
                 value = target + addend - (place if how.pc else 0)
             value = value >> 32 if how.high else value
-            struct.pack_into("<Q" if how.size == 8 else "<I", section.data, offset, value & (1 << 8 * how.size) - 1)
+            struct.pack_into(
+                "<Q" if how.size == 8 else "<I", section.data, offset, value & (1 << 8 * how.size) - 1
+            )
 
     # --- tables ----------------------------------------------------------------------------------------
 
@@ -280,7 +305,9 @@ class _Linker:
         for index in self.dynamic_index:
             symbol = self.source.symbols[index]
             section = self._section_index(symbol)
-            rows.append(SYMBOL.pack(name, symbol.info, symbol.other, section, self._address(index), symbol.size))
+            rows.append(
+                SYMBOL.pack(name, symbol.info, symbol.other, section, self._address(index), symbol.size)
+            )
             name += len(symbol.name.encode()) + 1
         made[".dynsym"].data[:] = b"".join(rows)
         relocations = b"".join(RELOCATION.pack(*r) for r in self.loader_relocations)
@@ -365,5 +392,3 @@ class _Linker:
         if notes:
             at, size = notes[0].address, notes[-1].address + len(notes[-1].data) - notes[0].address
         yield (_PT_NOTE, 4, at, at, at, size, size, 4) if notes else (0, 0, 0, 0, 0, 0, 0, 0)
-
-

@@ -39,7 +39,8 @@ def _comparisons() -> str:
             if t != "u64" or names in ("eq", "lg"):
                 lines.append(f"s_cmp_{names}_{t} | SCC = S0.{t}.compare('{op}', S1.{t})")
             if t != "u64":
-                lines.append(f"s_cmpk_{names}_{t} | SCC = S0.{t}.compare('{op}', S1.{t})")
+                immediate = "i16x" if t == "i32" else "u32"
+                lines.append(f"s_cmpk_{names}_{t} | SCC = S0.{t}.compare('{op}', S1.{immediate})")
     for t in ("f16", "f32"):
         for names, op in (
             ("lt", "olt"),
@@ -90,9 +91,9 @@ s_add_nc_u64/s_add_u64           | D.u64 = S0.u64 + S1.u64
 s_sub_nc_u64/s_sub_u64           | D.u64 = S0.u64 - S1.u64
 s_mul_u64                        | D.u64 = S0.u64 * S1.u64
 s_min_i32                        | D.i32 = smaller(S0.i32, S1.i32) ; SCC = S0.i32 < S1.i32
-s_max_i32                        | D.i32 = larger(S0.i32, S1.i32) ; SCC = {{MAX}}S0.i32 > S1.i32
+s_max_i32                        | D.i32 = larger(S0.i32, S1.i32) ; SCC = S0.i32 >= S1.i32
 s_min_u32                        | D.u32 = smaller(S0.u32, S1.u32) ; SCC = S0.u32 < S1.u32
-s_max_u32                        | D.u32 = larger(S0.u32, S1.u32) ; SCC = {{MAX}}S0.u32 > S1.u32
+s_max_u32                        | D.u32 = larger(S0.u32, S1.u32) ; SCC = S0.u32 >= S1.u32
 s_cselect_b32                    | D.u32 = select(SCC, S0.u32, S1.u32)
 s_cselect_b64                    | D.u64 = select(SCC, S0.u64, S1.u64)
 s_lshl_b32                       | D.u32 = S0.u32 << S1.u32 ; SCC = S0.u32 << S1.u32 != 0
@@ -178,4 +179,4 @@ s_movk_i32                       | D.i32 = S0.i16x
 s_cmovk_i32                      | D.i32 = select(SCC, S0.i16x, D.i32)
 s_addk_i32/s_addk_co_i32         | D.i32 = D.i32 + S0.i16x ; SCC = i64(D.i32) + i64(S0.i16x) != i64(D.i32 + S0.i16x)
 s_mulk_i32                       | D.i32 = D.i32 * S0.i16x
-""".replace("{MAX}", "")
+"""

@@ -64,7 +64,7 @@ v_mad_u32_u24                           | D.u32 = S0.u24 * S1.u24 + S2.u32
 v_mad_u32_u16                           | D.u32 = u32(S0.u16) * u32(S1.u16) + S2.u32
 v_mad_i32_i16                           | D.i32 = i32(S0.i16) * i32(S1.i16) + S2.i32
 v_mad_u64_u32/v_mad_co_u64_u32          | D.u64 = u64(S0.u32) * u64(S1.u32) + S2.u64 ; CARRY = u64(S0.u32) * u64(S1.u32) + S2.u64 < S2.u64
-v_mad_i64_i32/v_mad_co_i64_i32          | D.i64 = i64(S0.i32) * i64(S1.i32) + S2.i64 ; CARRY = (i64(S0.i32) * i64(S1.i32) + S2.i64 < S2.i64) ^ (i64(S0.i32) * i64(S1.i32) < 0)
+v_mad_i64_i32/v_mad_co_i64_i32          | D.i64 = i64(S0.i32) * i64(S1.i32) + S2.i64 ; CARRY = (i64(S0.i32) * i64(S1.i32) + S2.i64 < S2.i64) ^ (i64(S0.i32) * i64(S1.i32) < 0) ^ (i64(S0.i32) * i64(S1.i32) + S2.i64 < 0)
 v_mul_lo_u32/v_mul_lo_i32               | D.u32 = S0.u32 * S1.u32
 v_mul_hi_u32                            | D.u32 = mul_hi(S0.u32, S1.u32)
 v_mul_hi_i32                            | D.i32 = mul_hi(S0.i32, S1.i32)

@@ -12,11 +12,11 @@ v_dot2_i32_i16                          | D.i32 = i32(S0.lo.i16) * i32(S1.lo.i16
 v_dot2_u32_u16                          | D.u32 = u32(S0.lo.u16) * u32(S1.lo.u16) + u32(S0.hi.u16) * u32(S1.hi.u16) + S2.u32
 v_dot4_i32_i8                           | D.i32 = S0.dot(S1, 8, True, True) + S2.i32
 v_dot4c_i32_i8                          | D.i32 = S0.dot(S1, 8, True, True) + D.i32
-v_dot4_u32_u8                           | D.u32 = u32(S0.dot(S1, 8, False, False)) + S2.u32
+v_dot4_u32_u8                           | D.u32 = S0.dot(S1, 8, False, False, 'u32') + S2.u32
 v_dot4_i32_iu8                          | D.i32 = S0.dot(S1, 8, NEG_LO[0], NEG_LO[1]) + S2.i32
 v_dot8_i32_i4                           | D.i32 = S0.dot(S1, 4, True, True) + S2.i32
 v_dot8c_i32_i4                          | D.i32 = S0.dot(S1, 4, True, True) + D.i32
-v_dot8_u32_u4                           | D.u32 = u32(S0.dot(S1, 4, False, False)) + S2.u32
+v_dot8_u32_u4                           | D.u32 = S0.dot(S1, 4, False, False, 'u32') + S2.u32
 v_dot8_i32_iu4                          | D.i32 = S0.dot(S1, 4, NEG_LO[0], NEG_LO[1]) + S2.i32
 
 # RDNA2 ISA 12.6 VOP3P, mixed precision

@@ -1,0 +1,485 @@
+"""Memory accesses of a wave: out-of-line functions over all lanes, one a type and kind of memory.
+
+A *window* is LDS or a wave's scratch: lanes give 32-bit offsets from a base, tested against a size. Other
+memory is addressed by host pointers, tested against the live allocations only where that is asked for.
+Lanes that fall outside are recorded as a fault in the block and left out of the access; the scheduler
+stops the launch when the wave next returns to it.
+
+Lanes whose addresses follow one another, which most accesses are, become one masked vector access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zluda.compiler.ir import Builder, Value, constant, mangle, type_bits, vector_type
+from zluda.device.amd.emulator import state
+from zluda.device.amd.emulator.wave import B, L, P, Wave
+
+_ATTRIBUTES = "noinline nounwind #0"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """LDS or scratch: base address, size in bytes (``i32``), and the fault of an access outside."""
+
+    base: Value
+    size: Value
+    fault: int
+
+
+def lds_window(wave: Wave) -> Window:
+    b = wave.b
+    return Window(L, b.load("i32", b.gep(B, state.block_field("lds_bytes")), align=4), state.LDS_RANGE)
+
+
+def scratch_window(wave: Wave) -> Window:
+    b = wave.b
+    lane = b.load("i32", b.gep(B, state.block_field("private_bytes")), align=4)
+    return Window(P, b.mul(lane, wave.lanes), state.SCRATCH_RANGE)
+
+
+# --- faults --------------------------------------------------------------------------------------------
+
+
+def _emit_fault(b: Builder, arguments: list[Value]) -> Value:
+    """Record the block's first fault: (block, code, lane mask, address, offset of the instruction)."""
+    block, code, lane, address, offset = arguments
+    place = b.gep(block, state.block_field("fault"))
+    free = b.icmp("eq", b.load("i32", place, align=4), 0)
+    b.cond_branch(free, "record", "out")
+    b.label("record")
+    b.store(code, place, align=4)
+    b.store(lane, b.gep(block, state.block_field("fault_lane")), align=4)
+    b.store(address, b.gep(block, state.block_field("fault_address")), align=8)
+    b.store(offset, b.gep(block, state.block_field("fault_offset")), align=8)
+    b.branch("out")
+    b.label("out")
+    return constant("i32", 0)
+
+
+def record_fault(b: Builder, code: int, lane: Value, address: Value, offset: Value, block: Value = B) -> None:
+    """Record a fault of one lane."""
+    parameters = [("ptr", 1), ("i32", 1), ("i32", 1), ("i64", 1), ("i64", 1)]
+    name = b.module.function("amd.fault", parameters, _emit_fault, attributes="noinline cold nounwind")
+    b.call(name, [block, constant("i32", code), lane, address, offset], "i32")
+
+
+def _exclude(b: Builder, block: Value, mask: Value, bad: Value, addresses: Value, code: int, offset: Value) -> Value:
+    """The mask without the lanes of ``bad``, the first of which is recorded."""
+    outside = b.and_(mask, b.reshape(bad, mask.type, 1))
+    fault, go = b.fresh("fault"), b.fresh("go")
+    b.cond_branch(b.icmp("eq", outside, 0), go, fault)
+    b.label(fault)
+    lane = b.resize(b.intrinsic("cttz", outside, True), "i32")
+    address = b.resize(b.extract(addresses, lane), "i64")
+    record_fault(b, code, lane, address, offset, block)
+    b.branch(go)
+    b.label(go)
+    return b.and_(mask, b.not_(outside))
+
+
+# --- windows -------------------------------------------------------------------------------------------
+
+
+def _inside(b: Builder, arguments: list[Value], element: str, code: int) -> tuple[Value, Value, Value]:
+    """(base, offsets, mask of the lanes inside) of a window function's arguments."""
+    base, size, offsets, mask, block, place = arguments[:6]
+    count = type_bits(element) // 8
+    limit = b.sub(size, count)
+    too_small = b.icmp("ult", size, count)
+    bad = b.or_(b.icmp("ugt", offsets, limit), too_small)
+    return base, offsets, _exclude(b, block, mask, bad, offsets, code, place)
+
+
+def _window_parameters(wave: Wave) -> list[tuple[str, int]]:
+    return [("ptr", 1), ("i32", 1), ("i32", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
+
+
+def _consecutive(b: Builder, positions: Value, element: str, mask: Value) -> tuple[Value, Value]:
+    """(condition, first position): whether the active lanes' positions follow one another from lane 0's."""
+    lanes = positions.lanes
+    steps = b.vector(positions.type, [i * (type_bits(element) // 8) for i in range(lanes)])
+    origins = b.sub(positions, steps)
+    first = b.extract(origins, 0)
+    equal = b.reshape(b.icmp("eq", origins, first), mask.type, 1)
+    idle = b.not_(mask)
+    return b.icmp("eq", b.or_(equal, idle), -1), first
+
+
+def _two_ways(
+    b: Builder,
+    condition: Value,
+    vector: Callable[[], Value | None],
+    lanes: Callable[[], Value | None],
+) -> Value | None:
+    """The vector access where ``condition`` holds, else lane by lane; joins the results."""
+    together, apart, done = b.fresh("together"), b.fresh("apart"), b.fresh("done")
+    b.cond_branch(condition, together, apart)
+    b.label(together)
+    first = vector()
+    b.branch(done)
+    b.label(apart)
+    second = lanes()
+    b.branch(done)
+    b.label(done)
+    if first is None or second is None:
+        return None
+    return b.phi(first.type, first.lanes, [(first, together), (second, apart)])
+
+
+def _masked_load(b: Builder, element: str, pointer: Value, mask: Value) -> Value:
+    zero = b.splat(constant(element, 0), mask.lanes)
+    name = f"llvm.masked.load.{mangle(element, mask.lanes)}.p0"
+    return b.call(name, [pointer, constant("i32", 1), mask, zero], element, mask.lanes)
+
+
+def _masked_store(b: Builder, value: Value, pointer: Value, mask: Value) -> None:
+    b.call(f"llvm.masked.store.{mangle(value.type, value.lanes)}.p0", [value, pointer, constant("i32", 1), mask])
+
+
+def scatter(b: Builder, value: Value, pointers: Value, mask: Value) -> None:
+    """Store one element a lane at its own pointer."""
+    name = f"llvm.masked.scatter.{mangle(value.type, value.lanes)}.{mangle('ptr', value.lanes)}"
+    b.call(name, [value, pointers, constant("i32", 1), mask])
+
+
+def window_load(wave: Wave, element: str, window: Window, offsets: Value, mask: Value) -> Value:
+    """Load one element a lane from LDS or scratch; 0 in lanes that are off or outside."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        base, positions, inside = _inside(b, arguments, element, window.fault)
+        active = b.reshape(inside, "i1", wave.lanes)
+        follow, first = _consecutive(b, positions, element, inside)
+        result = _two_ways(
+            b,
+            follow,
+            lambda: _masked_load(b, element, b.gep(base, b.zext(first, "i64")), active),
+            lambda: b.gather(element, b.gep(base, b.zext(positions, "i64")), align=1, mask=active),
+        )
+        assert result is not None
+        return result
+
+    name = wave.b.module.function(
+        f"amd.window.load.{element}.{window.fault}", _window_parameters(wave), emit, attributes=_ATTRIBUTES
+    )
+    return wave.b.call(name, _window_arguments(wave, window, offsets, mask), element, wave.lanes)
+
+
+def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask: Value) -> None:
+    """Store one element a lane to LDS or scratch; of several lanes at one address the highest wins."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        base, positions, inside = _inside(b, arguments, value.type, window.fault)
+        active = b.reshape(inside, "i1", wave.lanes)
+        follow, first = _consecutive(b, positions, value.type, inside)
+        data = arguments[6]
+        _two_ways(
+            b,
+            follow,
+            lambda: _masked_store(b, data, b.gep(base, b.zext(first, "i64")), active),
+            lambda: scatter(b, data, b.gep(base, b.zext(positions, "i64")), active),
+        )
+        return constant("i32", 0)
+
+    parameters = [*_window_parameters(wave), (value.type, wave.lanes)]
+    name = wave.b.module.function(
+        f"amd.window.store.{value.type}.{window.fault}", parameters, emit, attributes=_ATTRIBUTES
+    )
+    wave.b.call(name, [*_window_arguments(wave, window, offsets, mask), value], "i32")
+
+
+def _window_arguments(wave: Wave, window: Window, offsets: Value, mask: Value) -> list[Value]:
+    place = constant("i64", wave.offset)
+    return [window.base, window.size, wave.b.splat(offsets, wave.lanes), mask, B, place]
+
+
+def window_pointers(wave: Wave, element: str, window: Window, offsets: Value, mask: Value) -> tuple[Value, Value]:
+    """(host addresses as ``i64``, mask of the lanes inside), for atomics on LDS."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        return _inside(b, arguments, element, window.fault)[2]
+
+    b = wave.b
+    name = b.module.function(
+        f"amd.window.check.{element}.{window.fault}", _window_parameters(wave), emit, attributes=_ATTRIBUTES
+    )
+    inside = b.call(name, _window_arguments(wave, window, offsets, mask), wave.mask_type)
+    base = b.cast("ptrtoint", window.base, "i64")
+    return b.add(b.zext(b.splat(offsets, wave.lanes), "i64"), base), inside
+
+
+# --- memory by host address ----------------------------------------------------------------------------
+
+
+def _emit_allocated(size: int) -> Callable[[Builder, list[Value]], Value]:
+    """Whether ``size`` bytes at an address lie inside one live range: (block, address) → ``i1``.
+
+    The block's ranges are sorted pairs (start, end); the LDS of the block is one more.
+    """
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        block, address = arguments
+        end = b.add(address, size)
+        lds = b.load("i64", b.gep(block, state.block_field("lds")), align=8)
+        lds_size = b.zext(b.load("i32", b.gep(block, state.block_field("lds_bytes")), align=4), "i64")
+        shared = b.and_(b.icmp("uge", address, lds), b.icmp("ule", end, b.add(lds, lds_size)))
+        own = b.load("i64", b.gep(block, state.block_field("private_memory")), align=8)
+        own_size = b.zext(b.load("i32", b.gep(block, state.block_field("private_bytes")), align=4), "i64")
+        # every wave's scratch lies in one piece of at most 32 waves of 64 lanes
+        private = b.and_(
+            b.icmp("uge", address, own), b.icmp("ule", end, b.add(own, b.mul(own_size, 64 * 32)))
+        )
+        ranges = b.load("ptr", b.gep(block, state.block_field("ranges")), align=8)
+        count = b.zext(b.load("i32", b.gep(block, state.block_field("range_count")), align=4), "i64")
+        b.emit("br label %search")
+        b.label("search")
+        low, high = Value("i64", 1, "%low"), Value("i64", 1, "%high")
+        b.emit("%low = phi i64 [ 0, %0 ], [ %low2, %step ]")
+        b.emit(f"%high = phi i64 [ {count.ref}, %0 ], [ %high2, %step ]")
+        b.cond_branch(b.icmp("ult", low, high), "step", "found")
+        b.label("step")
+        middle = b.lshr(b.add(low, high), 1)
+        start = b.load("i64", b.gep(ranges, b.shl(middle, 4)), align=8)
+        above = b.icmp("ule", start, address)
+        b.emit(f"%low2 = select i1 {above.ref}, i64 {b.add(middle, 1).ref}, i64 %low")
+        b.emit(f"%high2 = select i1 {above.ref}, i64 %high, i64 {middle.ref}")
+        b.branch("search")
+        b.label("found")
+        some = b.icmp("ne", low, 0)
+        last = b.select(some, b.sub(low, 1), 0)
+        entry = b.gep(ranges, b.shl(last, 4))
+        inside = b.and_(
+            b.icmp("ule", b.load("i64", entry, align=8), address),
+            b.icmp("ule", end, b.load("i64", b.gep(entry, 8), align=8)),
+        )
+        return b.or_(b.or_(shared, private), b.and_(some, inside))
+
+    return emit
+
+
+def _allocated(b: Builder, block: Value, address: Value, size: int) -> Value:
+    name = b.module.function(f"amd.allocated.{size}", [("ptr", 1), ("i64", 1)], _emit_allocated(size))
+    return b.call(name, [block, address], "i1")
+
+
+def _checked(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
+    """The mask without the lanes whose address is not allocated."""
+    if not wave.check_memory:
+        return mask
+    size = type_bits(element) // 8
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        block, pointers, todo, place = arguments
+        kind = todo.type
+        b.emit("br label %each")
+        b.label("each")
+        rest, good = Value(kind, 1, "%rest"), Value(kind, 1, "%good")
+        b.emit(f"%rest = phi {kind} [ {todo.ref}, %0 ], [ %rest2, %next ]")
+        b.emit(f"%good = phi {kind} [ {todo.ref}, %0 ], [ %good2, %next ]")
+        b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
+        b.label("one")
+        lane = b.intrinsic("cttz", rest, True)
+        address = b.extract(pointers, lane)
+        fine = _allocated(b, block, address, size)
+        bit = b.shl(constant(kind, 1), lane)
+        b.emit(f"%rest2 = xor {kind} {rest.ref}, {bit.ref}")
+        b.cond_branch(fine, "keep", "drop")
+        b.label("drop")
+        record_fault(b, state.GLOBAL_RANGE, b.resize(lane, "i32"), address, place, block)
+        without = b.xor(good, bit)
+        b.branch("next")
+        b.label("keep")
+        b.branch("next")
+        b.label("next")
+        b.emit(f"%good2 = phi {kind} [ {good.ref}, %keep ], [ {without.ref}, %drop ]")
+        b.branch("each")
+        b.label("end")
+        return good
+
+    parameters = [("ptr", 1), ("i64", wave.lanes), (wave.mask_type, 1), ("i64", 1)]
+    name = wave.b.module.function(f"amd.check.{size}", parameters, emit, attributes=_ATTRIBUTES)
+    return wave.b.call(name, [B, addresses, mask, constant("i64", wave.offset)], wave.mask_type)
+
+
+def load(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
+    """Load one element a lane; 0 in lanes that are off."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        positions, lanes_on = arguments
+        active = b.reshape(lanes_on, "i1", wave.lanes)
+        follow, first = _consecutive(b, positions, element, lanes_on)
+        result = _two_ways(
+            b,
+            follow,
+            lambda: _masked_load(b, element, b.cast("inttoptr", first, "ptr"), active),
+            lambda: b.gather(element, b.cast("inttoptr", positions, "ptr"), align=1, mask=active),
+        )
+        assert result is not None
+        return result
+
+    mask = _checked(wave, element, addresses, mask)
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1)]
+    name = wave.b.module.function(f"amd.load.{element}", parameters, emit, attributes=_ATTRIBUTES)
+    return wave.b.call(name, [addresses, mask], element, wave.lanes)
+
+
+def store(wave: Wave, value: Value, addresses: Value, mask: Value) -> None:
+    """Store one element a lane."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        positions, lanes_on, data = arguments
+        active = b.reshape(lanes_on, "i1", wave.lanes)
+        follow, first = _consecutive(b, positions, data.type, lanes_on)
+        _two_ways(
+            b,
+            follow,
+            lambda: _masked_store(b, data, b.cast("inttoptr", first, "ptr"), active),
+            lambda: scatter(b, data, b.cast("inttoptr", positions, "ptr"), active),
+        )
+        return constant("i32", 0)
+
+    mask = _checked(wave, value.type, addresses, mask)
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1), (value.type, wave.lanes)]
+    name = wave.b.module.function(f"amd.store.{value.type}", parameters, emit, attributes=_ATTRIBUTES)
+    wave.b.call(name, [addresses, mask, value], "i32")
+
+
+def scalar_load(wave: Wave, element: str, address: Value) -> Value:
+    """Load one element for the whole wave."""
+    b = wave.b
+    pointer = b.cast("inttoptr", address, "ptr")
+    if wave.check_memory:
+        safe = b.alloca(element, align=8)
+        b.store(constant(element, 0), safe, align=8)
+        fine = _allocated(b, B, address, type_bits(element) // 8)
+        bad = b.zext(b.not_(fine), wave.mask_type)
+        lanes = b.splat(address, wave.lanes)
+        _checked(wave, element, lanes, bad)
+        pointer = b.select(fine, pointer, safe)
+    return b.load(element, pointer, align=1)
+
+
+# --- atomics -------------------------------------------------------------------------------------------
+
+_FLOATS = {"f16x2": ("<2 x half>", "i32"), "bf16x2": ("<2 x bfloat>", "i32"), "f32": ("float", "i32"), "f64": ("double", "i64")}
+
+
+def storage(kind: str) -> str:
+    """The integer type that holds an atomic's operand: kinds are u32, i64, f32, f16x2 …"""
+    return _FLOATS[kind][1] if kind in _FLOATS else f"i{kind[1:]}"
+
+
+def atomic(
+    wave: Wave,
+    op: str,
+    kind: str,
+    addresses: Value,
+    mask: Value,
+    data: Value,
+    compare: Value | None = None,
+    *,
+    shared: bool = True,
+) -> Value:
+    """One atomic a lane, in lane order; returns the old values.
+
+    ``op`` is LLVM's ``atomicrmw`` operation, or ``cmpxchg``, ``mskor``, ``rsub``, ``csub``. Memory that is not
+    ``shared`` with other threads (LDS: a block's waves take turns on one) needs no host atomics.
+    """
+    element = storage(kind)
+    lanes, whole = wave.lanes, vector_type(element, wave.lanes)
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        pointers, values, expected, todo = arguments
+        b.emit("br label %each")
+        b.label("each")
+        rest, old = Value(wave.mask_type, 1, "%rest"), Value(element, lanes, "%old")
+        b.emit(f"%rest = phi {rest.type} [ {todo.ref}, %0 ], [ %rest2, %done ]")
+        b.emit(f"%old = phi {whole} [ zeroinitializer, %0 ], [ %old2, %done ]")
+        b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
+        b.label("one")
+        lane = b.intrinsic("cttz", rest, True)
+        pointer = b.cast("inttoptr", b.extract(pointers, lane), "ptr")
+        value, wanted = b.extract(values, lane), b.extract(expected, lane)
+        if shared or kind not in ("u32", "u64"):
+            previous = _one_atomic(b, op, kind, pointer, value, wanted)
+        else:
+            previous = b.load(element, pointer, align=1)
+            b.store(_PLAIN[op](b, previous, value, wanted), pointer, align=1)
+        b.branch("done")
+        b.label("done")
+        b.emit(f"%old2 = insertelement {old.typed}, {previous.typed}, {lane.typed}")
+        b.emit(f"%rest2 = and {rest.typed}, {b.sub(rest, 1).ref}")
+        b.branch("each")
+        b.label("end")
+        return old
+
+    mask = _checked(wave, element, addresses, mask) if shared else mask
+    parameters = [("i64", lanes), (element, lanes), (element, lanes), (wave.mask_type, 1)]
+    name = wave.b.module.function(f"amd.atomic.{op}.{kind}.{int(shared)}", parameters, emit, attributes=_ATTRIBUTES)
+    return wave.b.call(name, [addresses, data, compare or data, mask], element, lanes)
+
+
+def _one_atomic(b: Builder, op: str, kind: str, pointer: Value, value: Value, expected: Value) -> Value:
+    if op == "cmpxchg":
+        return _compare_exchange(b, pointer, expected, value)
+    if op in _BY_LOOP:
+        return _retry(b, pointer, lambda old: _BY_LOOP[op](b, old, value, expected))
+    if kind in _FLOATS:
+        element = _FLOATS[kind][0]
+        number = b.define(element, 1, f"bitcast {value.typed} to {element}")
+        old = b.define(element, 1, f"atomicrmw {op} {pointer.typed}, {element} {number.ref} monotonic")
+        return b.define(value.type, 1, f"bitcast {element} {old.ref} to {value.type}")
+    return b.define(value.type, 1, f"atomicrmw {op} {pointer.typed}, {value.typed} monotonic")
+
+
+def _compare_exchange(b: Builder, pointer: Value, expected: Value, value: Value) -> Value:
+    pair = b.define("pair", 1, f"cmpxchg {pointer.typed}, {expected.typed}, {value.typed} monotonic monotonic")
+    return b.define(value.type, 1, f"extractvalue {{ {value.type}, i1 }} {pair.ref}, 0")
+
+
+_BY_LOOP: dict[str, Callable[[Builder, Value, Value, Value], Value]] = {
+    "rsub": lambda b, old, value, _: b.sub(value, old),
+    "csub": lambda b, old, value, _: b.select(b.icmp("uge", old, value), b.sub(old, value), 0),
+    "cond_sub": lambda b, old, value, _: b.select(b.icmp("uge", old, value), b.sub(old, value), old),
+    "mskor": lambda b, old, mask, value: b.or_(b.and_(old, b.not_(mask)), value),
+}
+
+
+_PLAIN: dict[str, Callable[[Builder, Value, Value, Value], Value]] = _BY_LOOP | {
+    "add": lambda b, old, value, _: b.add(old, value),
+    "sub": lambda b, old, value, _: b.sub(old, value),
+    "and": lambda b, old, value, _: b.and_(old, value),
+    "or": lambda b, old, value, _: b.or_(old, value),
+    "xor": lambda b, old, value, _: b.xor(old, value),
+    "xchg": lambda b, old, value, _: value,
+    "cmpxchg": lambda b, old, value, expected: b.select(b.icmp("eq", old, expected), value, old),
+    "min": lambda b, old, value, _: b.intrinsic("smin", old, value),
+    "max": lambda b, old, value, _: b.intrinsic("smax", old, value),
+    "umin": lambda b, old, value, _: b.intrinsic("umin", old, value),
+    "umax": lambda b, old, value, _: b.intrinsic("umax", old, value),
+    "uinc_wrap": lambda b, old, value, _: b.select(b.icmp("uge", old, value), constant(old.type, 0), b.add(old, 1)),
+    "udec_wrap": lambda b, old, value, _: b.select(
+        b.or_(b.icmp("eq", old, 0), b.icmp("ugt", old, value)), value, b.sub(old, 1)
+    ),
+}
+
+
+def _retry(b: Builder, pointer: Value, change: Callable[[Value], Value]) -> Value:
+    """A compare-and-swap loop."""
+    start, loop, out = b.fresh("start"), b.fresh("loop"), b.fresh("swapped")
+    b.branch(start)
+    b.label(start)
+    element = "i32"
+    first = b.load(element, pointer, align=4)
+    b.branch(loop)
+    b.label(loop)
+    old = Value(element, 1, "%" + b.fresh("old"))
+    again = "%" + b.fresh("seen")
+    b.emit(f"{old.ref} = phi {element} [ {first.ref}, %{start} ], [ {again}, %{loop} ]")
+    seen = _compare_exchange(b, pointer, old, change(old))
+    b.emit(f"{again} = or {seen.typed}, 0")
+    b.cond_branch(b.icmp("eq", seen, old), out, loop)
+    b.label(out)
+    return old
