@@ -241,7 +241,7 @@ class TargetOps(Protocol):
     def call(
         self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
     ) -> None:
-        """Call a function of the unit for the active lanes; lanes that leave the kernel in it go no further."""
+        """Call a function of the unit for the active lanes; lanes that left the kernel stop here."""
         ...
 
     def call_through(

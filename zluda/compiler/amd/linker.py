@@ -123,7 +123,7 @@ class Symbol:
 
 @dataclass(slots=True)
 class Object:
-    """A relocatable object's sections, symbols, and relocations as (section, offset, type, symbol, addend)."""
+    """A relocatable object: relocations are (section, offset, type, symbol, addend)."""
 
     ident: bytes
     flags: int

@@ -1,0 +1,65 @@
+"""LLVM for AMDGPU: IR text in, object or assembly out.
+
+Emitting changes a module, and LLVM aborts when it is asked twice: the text is parsed afresh each time.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from zluda.errors import Error
+
+TRIPLE = "amdgcn-amd-amdhsa"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``kind`` is ``obj``, ``asm``, or ``llvm`` (the IR after optimisation)."""
+
+    target: str
+    wave_size: int
+    kind: str = "obj"
+    level: int = 3
+
+
+@functools.cache
+def _machine(name: str, wave_size: int, level: int) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _set_options()
+    features = f"+wavefrontsize{wave_size}" if not name.startswith("gfx9") else ""
+    target = llvm.Target.from_triple(TRIPLE)
+    return target.create_target_machine(cpu=name, features=features, opt=level)
+
+
+@functools.cache
+def _set_options() -> None:
+    """LDS is laid out by this compiler (``compile.py``): LLVM must not move arrays there."""
+    import llvmlite.binding as llvm
+
+    llvm.set_option("zluda", "-disable-promote-alloca-to-lds")
+
+
+def emit(text: str, options: Options) -> bytes:
+    """Compile IR text. An error here is a fault of this compiler."""
+    import llvmlite.binding as llvm
+
+    machine = _machine(options.target, options.wave_size, options.level)
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise Error(f"the compiler wrote LLVM IR that is not valid: {error}") from error
+    module.data_layout = str(machine.target_data)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    if options.kind == "llvm":
+        return str(module).encode()
+    if options.kind == "asm":
+        return str(machine.emit_assembly(module)).encode()
+    return bytes(machine.emit_object(module))
