@@ -1,11 +1,13 @@
 """Memory accesses of a wave: out-of-line functions over all lanes, one a type and kind of memory.
 
-A *window* is LDS or a wave's scratch: lanes give 32-bit offsets from a base, tested against a size. Other
+A *window* is LDS or a wave's scratch: lanes give 32-bit offsets from a base, tested against a size (below
+2 GiB, so that hosts may take them for signed). Other
 memory is addressed by host pointers, tested against the live allocations only where that is asked for.
 Lanes that fall outside are recorded as a fault in the block and left out of the access; the scheduler
 stops the launch when the wave next returns to it.
 
-Lanes whose addresses follow one another, which most accesses are, become one masked vector access.
+Groups of 16 lanes whose addresses follow one another, which most accesses are, become masked vector accesses;
+groups that read one address, scalar loads.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.wave import B, L, P, Wave
 
 _ATTRIBUTES = "noinline nounwind #0"
+_GROUP = 16  # lanes of 32 bits in the widest host register
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +100,106 @@ def _window_parameters(wave: Wave) -> list[tuple[str, int]]:
     return [("ptr", 1), ("i32", 1), ("i32", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
 
 
-def _consecutive(b: Builder, positions: Value, element: str, mask: Value) -> tuple[Value, Value]:
-    """(condition, first position): whether the active lanes' positions follow one another from lane 0's."""
-    lanes = positions.lanes
-    steps = b.vector(positions.type, [i * (type_bits(element) // 8) for i in range(lanes)])
-    origins = b.sub(positions, steps)
-    first = b.extract(origins, 0)
-    equal = b.reshape(b.icmp("eq", origins, first), mask.type, 1)
-    idle = b.not_(mask)
-    return b.icmp("eq", b.or_(equal, idle), -1), first
+def _first_of_groups(b: Builder, values: Value) -> Value:
+    """Each lane's value from the first lane of its group of 16."""
+    return b.shuffle(values, None, [lane & ~(_GROUP - 1) for lane in range(values.lanes)])
+
+
+def _all_active(b: Builder, condition: Value, mask: Value) -> Value:
+    """Whether a condition holds in every lane of ``mask``."""
+    return b.icmp("eq", b.or_(b.reshape(condition, mask.type, 1), b.not_(mask)), -1)
+
+
+def _consecutive(b: Builder, positions: Value, element: str, mask: Value) -> Value:
+    """Whether, in each group of lanes, active lanes' positions follow one another from the group's first."""
+    size = type_bits(element) // 8
+    steps = b.vector(positions.type, [lane % _GROUP * size for lane in range(positions.lanes)])
+    return _all_active(b, b.icmp("eq", positions, b.add(_first_of_groups(b, positions), steps)), mask)
+
+
+def _uniform(b: Builder, positions: Value, mask: Value) -> Value:
+    """Whether, in each group of lanes, active lanes have the position of the group's first."""
+    return _all_active(b, b.icmp("eq", positions, _first_of_groups(b, positions)), mask)
+
+
+def _groups(b: Builder, values: Value) -> list[Value]:
+    """A vector cut into groups of 16 lanes."""
+    starts = range(0, values.lanes, _GROUP)
+    return [b.shuffle(values, None, range(start, start + _GROUP)) for start in starts]
+
+
+def _join(b: Builder, parts: list[Value]) -> Value:
+    """Groups laid end to end."""
+    while len(parts) > 1:
+        lanes = 2 * parts[0].lanes
+        parts = [b.shuffle(parts[i], parts[i + 1], range(lanes)) for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _load_groups(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """One masked vector load a group, from its first lane's position."""
+    parts = []
+    for group, active in enumerate(_groups(b, b.reshape(mask, "i1", positions.lanes))):
+        parts.append(_masked_load(b, element, pointer(b.extract(positions, group * _GROUP)), active))
+    return _join(b, parts)
+
+
+def _load_uniform(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """One scalar a group, in all of its lanes."""
+    zero = b.alloca(element, align=8)
+    b.store(constant(element, 0), zero, align=8)
+    active = b.reshape(mask, "i1", positions.lanes)
+    parts = []
+    for group, lanes in enumerate(_groups(b, active)):
+        place = pointer(b.extract(positions, group * _GROUP))
+        safe = b.select(b.any(lanes), place, zero)  # a group without active lanes may have any position
+        parts.append(b.splat(b.load(element, safe, align=1), _GROUP))
+    return b.select(active, _join(b, parts), 0)
+
+
+def _load_by_shape(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """Load an element a lane: a vector a group, a scalar a group, or lane by lane."""
+
+    def apart() -> Value:
+        result = _two_ways(
+            b,
+            _uniform(b, positions, mask),
+            lambda: _load_uniform(b, element, positions, mask, pointer),
+            lambda: b.gather(element, pointer(positions), align=1, mask=b.reshape(mask, "i1", positions.lanes)),
+        )
+        assert result is not None
+        return result
+
+    result = _two_ways(
+        b,
+        _consecutive(b, positions, element, mask),
+        lambda: _load_groups(b, element, positions, mask, pointer),
+        apart,
+    )
+    assert result is not None
+    return result
+
+
+def _store_by_shape(
+    b: Builder, value: Value, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> None:
+    """Store an element a lane: a vector a group, or lane by lane."""
+    active = b.reshape(mask, "i1", positions.lanes)
+
+    def together() -> None:
+        for group, (part, lanes) in enumerate(zip(_groups(b, value), _groups(b, active), strict=True)):
+            _masked_store(b, part, pointer(b.extract(positions, group * _GROUP)), lanes)
+
+    def apart() -> None:
+        scatter(b, value, pointer(positions), active)
+
+    _two_ways(b, _consecutive(b, positions, value.type, mask), together, apart)
 
 
 def _two_ways(
@@ -114,19 +208,23 @@ def _two_ways(
     vector: Callable[[], Value | None],
     lanes: Callable[[], Value | None],
 ) -> Value | None:
-    """The vector access where ``condition`` holds, else lane by lane; joins the results."""
+    """One access where ``condition`` holds, else the other; joins the results."""
     together, apart, done = b.fresh("together"), b.fresh("apart"), b.fresh("done")
     b.cond_branch(condition, together, apart)
     b.label(together)
     first = vector()
+    b.branch(f"{together}.end")
+    b.label(f"{together}.end")
     b.branch(done)
     b.label(apart)
     second = lanes()
+    b.branch(f"{apart}.end")
+    b.label(f"{apart}.end")
     b.branch(done)
     b.label(done)
     if first is None or second is None:
         return None
-    return b.phi(first.type, first.lanes, [(first, together), (second, apart)])
+    return b.phi(first.type, first.lanes, [(first, f"{together}.end"), (second, f"{apart}.end")])
 
 
 def _masked_load(b: Builder, element: str, pointer: Value, mask: Value) -> Value:
@@ -150,16 +248,7 @@ def window_load(wave: Wave, element: str, window: Window, offsets: Value, mask: 
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
         base, positions, inside = _inside(b, arguments, element, window.fault)
-        active = b.reshape(inside, "i1", wave.lanes)
-        follow, first = _consecutive(b, positions, element, inside)
-        result = _two_ways(
-            b,
-            follow,
-            lambda: _masked_load(b, element, b.gep(base, b.zext(first, "i64")), active),
-            lambda: b.gather(element, b.gep(base, b.zext(positions, "i64")), align=1, mask=active),
-        )
-        assert result is not None
-        return result
+        return _load_by_shape(b, element, positions, inside, lambda offsets: b.gep(base, offsets))
 
     name = wave.b.module.function(
         f"amd.window.load.{element}.{window.fault}", _window_parameters(wave), emit, attributes=_ATTRIBUTES
@@ -172,15 +261,7 @@ def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask:
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
         base, positions, inside = _inside(b, arguments, value.type, window.fault)
-        active = b.reshape(inside, "i1", wave.lanes)
-        follow, first = _consecutive(b, positions, value.type, inside)
-        data = arguments[6]
-        _two_ways(
-            b,
-            follow,
-            lambda: _masked_store(b, data, b.gep(base, b.zext(first, "i64")), active),
-            lambda: scatter(b, data, b.gep(base, b.zext(positions, "i64")), active),
-        )
+        _store_by_shape(b, arguments[6], positions, inside, lambda offsets: b.gep(base, offsets))
         return constant("i32", 0)
 
     parameters = [*_window_parameters(wave), (value.type, wave.lanes)]
@@ -307,17 +388,8 @@ def load(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
     """Load one element a lane; 0 in lanes that are off."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, lanes_on = arguments
-        active = b.reshape(lanes_on, "i1", wave.lanes)
-        follow, first = _consecutive(b, positions, element, lanes_on)
-        result = _two_ways(
-            b,
-            follow,
-            lambda: _masked_load(b, element, b.cast("inttoptr", first, "ptr"), active),
-            lambda: b.gather(element, b.cast("inttoptr", positions, "ptr"), align=1, mask=active),
-        )
-        assert result is not None
-        return result
+        positions, active = arguments
+        return _load_by_shape(b, element, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
 
     mask = _checked(wave, element, addresses, mask)
     parameters = [("i64", wave.lanes), (wave.mask_type, 1)]
@@ -329,15 +401,8 @@ def store(wave: Wave, value: Value, addresses: Value, mask: Value) -> None:
     """Store one element a lane."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, lanes_on, data = arguments
-        active = b.reshape(lanes_on, "i1", wave.lanes)
-        follow, first = _consecutive(b, positions, data.type, lanes_on)
-        _two_ways(
-            b,
-            follow,
-            lambda: _masked_store(b, data, b.cast("inttoptr", first, "ptr"), active),
-            lambda: scatter(b, data, b.cast("inttoptr", positions, "ptr"), active),
-        )
+        positions, active, data = arguments
+        _store_by_shape(b, data, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
         return constant("i32", 0)
 
     mask = _checked(wave, value.type, addresses, mask)

@@ -204,7 +204,7 @@ class EmulatedDevice:
             grid=grid,
             template=template,
             template_bytes=template_bytes,
-            wave_bytes=state.VGPRS + 4 * wave_size * registers,
+            wave_bytes=state.wave_bytes(wave_size, registers),
             wave_private_bytes=private * wave_size,
             private_bytes=private,
             lds_bytes=lds_bytes,

@@ -187,8 +187,12 @@ each:
   %moved = phi i1 [ false, %start ], [ %moved1, %next ]
   %d = mul i32 %n, %step
   %sum = add i32 %first, %d
-  %lifted = add i32 %sum, %waves
-  %i = urem i32 %lifted, %waves
+  %below = icmp slt i32 %sum, 0
+  %raised = add i32 %sum, %waves
+  %above = icmp sge i32 %sum, %waves
+  %lowered = sub i32 %sum, %waves
+  %capped = select i1 %above, i32 %lowered, i32 %sum
+  %i = select i1 %below, i32 %raised, i32 %capped
   %i64 = zext i32 %i to i64
   %o = mul i64 %i64, %wbytes
   %s = getelementptr i8, ptr %records, i64 %o
@@ -329,6 +333,7 @@ rounds:
 each:                                             ; one round of every resident block
   %i = phi i32 [ 0, %rounds ], [ %i1, %next ]
   %alive = phi i32 [ %used, %rounds ], [ %alive1, %next ]
+  %to.visit = phi i32 [ %used, %rounds ], [ %to.visit1, %next ]
   %moved = phi i1 [ false, %rounds ], [ %moved1, %next ]
   %i64 = zext i32 %i to i64
   %o = mul i64 %i64, ${sizeof.Block}
@@ -364,11 +369,11 @@ finish:
 next:
   %alive1 = phi i32 [ %alive, %pass ], [ %alive, %live ], [ %fewer, %finish ]
   %moved.here = phi i1 [ false, %pass ], [ %did, %live ], [ true, %finish ]
+  %visited = phi i32 [ 0, %pass ], [ 1, %live ], [ 1, %finish ]
   %moved1 = or i1 %moved, %moved.here
+  %to.visit1 = sub i32 %to.visit, %visited
   %i1 = add i32 %i, 1
-  %more = icmp ult i32 %i1, %slot_count
-  %some = icmp ne i32 %alive1, 0
-  %again = and i1 %more, %some
+  %again = icmp ne i32 %to.visit1, 0
   br i1 %again, label %each, label %settle
 settle:                                           ; a round without progress: let one more block run
   %used.after = phi i32 [ %alive1, %next ]

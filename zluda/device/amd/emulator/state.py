@@ -17,6 +17,13 @@ PRIVATE = 672  # i64: host address of the wave's scratch
 ISSUED = 680  # i64: a clock that only counts, for s_memtime
 VGPRS = 1024
 
+
+
+def wave_bytes(wave_size: int, registers: int) -> int:
+    """Bytes of a wave's record: an odd number of cache lines, so that a block's records use different sets."""
+    return VGPRS + 4 * wave_size * registers + 64
+
+
 READY, WAITING, DONE = range(3)
 
 # What the wave function returns to the scheduler.
