@@ -103,7 +103,7 @@ class Source:
         elif width == 32 and self._half is not None:
             bits = self.word(self._half_index()).value
         else:
-            selected = self._selected() if width == 32 else None
+            selected = self._selected() if width in (24, 32) else None
             bits = selected if selected is not None else self._registers(width)
             if name == "f64" and self._is_short_literal():
                 bits = self._wave.b.shl(bits, 32)
