@@ -103,7 +103,7 @@ class Source:
         elif width == 32 and self._half is not None:
             bits = self.word(self._half_index()).value
         else:
-            selected = self._selected() if width in (24, 32) else None
+            selected = self._selected() if width == 32 else None
             bits = selected if selected is not None else self._registers(width)
             if name == "f64" and self._is_short_literal():
                 bits = self._wave.b.shl(bits, 32)
@@ -150,13 +150,17 @@ class Source:
 
     @property
     def u24(self) -> Typed:
-        value = self._wave.b.and_(self._registers(32), 0xFFFFFF)
-        return self._integer(value, "u")
+        return self._integer(self._wave.b.and_(self._word_or_part(), 0xFFFFFF), "u")
 
     @property
     def i24(self) -> Typed:
         b = self._wave.b
-        return self._integer(b.ashr(b.shl(self._registers(32), 8), 8), "i")
+        return self._integer(b.ashr(b.shl(self._word_or_part(), 8), 8), "i")
+
+    def _word_or_part(self) -> Value:
+        """32 bits, or what SDWA selects of them."""
+        selected = self._selected()
+        return selected if selected is not None else self._registers(32)
 
     @property
     def i16x(self) -> Typed:
