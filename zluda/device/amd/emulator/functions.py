@@ -235,7 +235,7 @@ def div_fixup(quotient: Typed, denominator: Typed, numerator: Typed) -> Typed:
     infinity = float("inf")
     d, n = absolute(denominator), absolute(numerator)
     # Newton's iteration ends in inf - inf where the quotient is out of range: the printed OVERFLOW.
-    result = _with_sign(select(is_nan(quotient), infinity, quotient), denominator, numerator)
+    result = _with_sign(select(is_nan(quotient), constant(quotient, infinity), quotient), denominator, numerator)
     result = select((d == infinity) | (n == 0.0), _with_sign(0.0, denominator, numerator), result)
     result = select((d == 0.0) | (n == infinity), _with_sign(infinity, denominator, numerator), result)
     invalid = ((d == 0.0) & (n == 0.0)) | ((d == infinity) & (n == infinity))
