@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zluda.device.amd import AmdDevice
 from zluda.device.cpu import CpuDevice
-from zluda.device.cpu.code import CpuCode
 from zluda.errors import LaunchError
 from zluda.ptx import parse_module
 
@@ -20,10 +20,11 @@ DATA = Path(__file__).parent / "data"
 class Bench:
     """A device with ``features.ptx`` loaded; arrays in, arrays out."""
 
-    def __init__(self) -> None:
-        self.device = CpuDevice(threads=2)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.device = CpuDevice(threads=2) if name == "cpu" else AmdDevice(name, threads=2)
         path = DATA / "features.ptx"
-        self.code: CpuCode = self.device.load(parse_module(path.read_text(), file=path.name))
+        self.code = self.device.load(parse_module(path.read_text(), file=path.name))
 
     def put(self, array: np.ndarray) -> int:
         address = self.device.allocate(max(array.nbytes, 1))
@@ -56,9 +57,9 @@ def _three(size: object) -> tuple[int, int, int]:
     return (size, 1, 1) if isinstance(size, int) else size  # type: ignore[return-value]
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    bench = Bench()
+@pytest.fixture(scope="module", params=["cpu", "gfx1030", "gfx1100", "gfx90a"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = Bench(request.param)
     yield bench
     bench.device.close()
 

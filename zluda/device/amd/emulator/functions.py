@@ -58,10 +58,11 @@ def maximum(x: Typed, y: Typed) -> Typed:
 
 def med3(x: Typed, y: Typed, z: Typed) -> Typed:
     """The middle of three; with a NaN among them the smallest."""
-    middle = larger(smaller(x, y), smaller(larger(x, y), z))
     if x.kind != "f":
-        return middle
+        return larger(smaller(x, y), smaller(larger(x, y), z))
     b = x.context.builder
+    most = larger(larger(x, y), z)  # equal zeros count as the most, whatever their signs
+    middle = select(most == x, larger(y, z), select(most == y, larger(x, z), larger(x, y)))
     some_nan = b.or_(b.fcmp("uno", x.value, y.value), b.fcmp("uno", z.value, z.value))
     return select(x.like(some_nan, "b"), smaller(smaller(x, y), z), middle)
 
@@ -161,9 +162,10 @@ def frexp_mant(x: Typed) -> Typed:
 
 def to_int(x: Typed, name: str) -> Typed:
     """Truncated towards zero and clamped to the type's range; NaN gives 0 (RDNA2 ISA, V_CVT_I32_F32)."""
-    intrinsic = "llvm.fptosi.sat" if name[0] == "i" else "llvm.fptoui.sat"
-    value = x.context.builder.convert_saturating(intrinsic.removeprefix("llvm."), x.value, f"i{name[1:]}")
-    return x.like(value, name[0])
+    intrinsic = "fptosi.sat" if name[0] == "i" else "fptoui.sat"
+    b = x.context.builder
+    value = b.cast("fpext", x.value, "float") if x.width == 16 else x.value  # x86's own f16 form maps NaN to -2**15
+    return x.like(b.convert_saturating(intrinsic, value, f"i{name[1:]}"), name[0])
 
 
 def snorm16(x: Typed) -> Typed:
@@ -350,9 +352,8 @@ def bit_field(x: Typed, offset: Typed | int, width: Typed) -> Typed:
     size = width & x.width - 1
     shift = constant(size, x.width) - size
     empty = size == 0
-    moved = x.bits(f"u{x.width}") >> offset << shift
-    field = (moved.bits(x.type_name) >> shift).bits(x.type_name)
-    return select(empty, constant(x, 0), field)
+    moved = (x >> offset).bits(f"u{x.width}") << shift
+    return select(empty, constant(x, 0), moved.bits(x.type_name) >> shift)
 
 
 def wide_bit_field(x: Typed, control: Typed) -> Typed:
@@ -360,9 +361,8 @@ def wide_bit_field(x: Typed, control: Typed) -> Typed:
     offset = control & x.width - 1
     size = smaller(control >> 16 & 127, x.width)
     shift = constant(size, x.width) - size
-    moved = x.bits(f"u{x.width}") >> offset
-    field = (moved << shift).bits(x.type_name) >> shift
-    return select(size == 0, constant(x, 0), field)
+    moved = (x >> offset).bits(f"u{x.width}") << shift
+    return select(size == 0, constant(x, 0), moved.bits(x.type_name) >> shift)
 
 
 def mask_of(width: Typed, offset: Typed) -> Typed:
