@@ -136,7 +136,10 @@ def code_object(target_name: str, text: str, kernels: Sequence[Kernel]) -> bytes
             properties,
             0,
         )
-        symbols += [(kernel.name + ".kd", address, _DESCRIPTOR_BYTES, 1), (kernel.name, code_at + labels[kernel.name], 0, 2)]
+        symbols += [
+            (kernel.name + ".kd", address, _DESCRIPTOR_BYTES, 1),
+            (kernel.name, code_at + labels[kernel.name], 0, 2),
+        ]
     return _elf(target_name, code_at, code, data_at, bytes(descriptors), symbols)
 
 

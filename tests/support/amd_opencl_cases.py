@@ -37,7 +37,11 @@ def pack(arguments: list[Any]) -> bytes:
     """The explicit part of a kernarg segment, naturally aligned."""
     data = bytearray()
     for argument in arguments:
-        piece = struct.pack("<Q", argument.ctypes.data) if isinstance(argument, np.ndarray) else argument.tobytes()
+        piece = (
+            struct.pack("<Q", argument.ctypes.data)
+            if isinstance(argument, np.ndarray)
+            else argument.tobytes()
+        )
         data += b"\0" * (-len(data) % len(piece)) + piece
     return bytes(data)
 
@@ -60,7 +64,9 @@ def guarded(values: Array) -> Array:
     return np.where(np.arange(len(values)) < COUNT, values, 0).astype(values.dtype)
 
 
-def _floats(r: np.random.Generator, low: float = -10, high: float = 10, kind: str = "f4", n: int = N) -> Array:
+def _floats(
+    r: np.random.Generator, low: float = -10, high: float = 10, kind: str = "f4", n: int = N
+) -> Array:
     return r.uniform(low, high, n).astype(kind)
 
 
@@ -143,7 +149,12 @@ def k_math(r, wave):
     a, out = _floats(r), np.zeros(N, "f4")
     x = a.astype("f8")
     s = np.sqrt(abs(x)) + 1 / x + 2 ** (x * 0.125) + np.log2(abs(x) + 1) + np.sin(2 * np.pi * x)
-    s += np.cos(2 * np.pi * x) + 1 / np.sqrt(abs(x) + 0.5) + np.floor(x) - np.ceil((a * np.float32(0.3)).astype("f8"))
+    s += (
+        np.cos(2 * np.pi * x)
+        + 1 / np.sqrt(abs(x) + 0.5)
+        + np.floor(x)
+        - np.ceil((a * np.float32(0.3)).astype("f8"))
+    )
     s += np.trunc(a * np.float32(0.7)) + np.rint(a * np.float32(1.3))
     s = np.maximum(s, np.minimum(x, 3.0))
     return [a, out, _COUNT], lambda: [(out, guarded(x / (s * s + 1) + np.copysign(s, x)), 1e-3)]
@@ -187,7 +198,14 @@ def k_i64(r, wave):
 def k_f64(r, wave):
     a, out = _floats(r, -100, 100, "f8"), np.zeros(N)
     s = a * (np.sqrt(abs(a)) + a / 3.7 + np.floor(a)) + 1
-    s = np.fmax(s, a) - np.fmin(a, 2.0) + a.astype("i4") + a.astype("i8") + abs(a).astype("u4") + a.astype("f4")
+    s = (
+        np.fmax(s, a)
+        - np.fmin(a, 2.0)
+        + a.astype("i4")
+        + a.astype("i8")
+        + abs(a).astype("u4")
+        + a.astype("f4")
+    )
     return [a, out, _COUNT], lambda: [(out, guarded(abs(s)), 1e-12)]
 
 
@@ -441,7 +459,9 @@ def q_long(r, wave):
 def q_dbl(r, wave):
     a, b, out = (*(_floats(r, -100, 100, "f8") for _ in range(2)), np.zeros(N))
     s = np.rint(a) + np.ceil(b) + np.trunc(a * b) + np.where(a < b, a * 0.5, b * 2)
-    s = s + (a.astype("f4").astype("f8") + abs(b).astype("u8").astype("f8") + (a * 1e6).astype("i8").astype("f8"))
+    s = s + (
+        a.astype("f4").astype("f8") + abs(b).astype("u8").astype("f8") + (a * 1e6).astype("i8").astype("f8")
+    )
     s = s + np.copysign(1.5, b)
     return [a, b, out, _COUNT], lambda: [(out, 1 / s + abs(s), 1e-9)]
 
@@ -452,7 +472,16 @@ def q_f32misc(r, wave):
     x = a.astype("f8")
     whole, mantissa_exponent = np.trunc(x), np.frexp(a)
     s = 4 + (x * x - 1) - 2 * abs(x) + whole + abs(whole) + (whole.astype("i8") & 255)
-    s += x - np.floor(x) + np.clip(x, 0, 1) + 1 / (x + 100) + mantissa_exponent[0] + mantissa_exponent[1] + x * 8 + 2
+    s += (
+        x
+        - np.floor(x)
+        + np.clip(x, 0, 1)
+        + 1 / (x + 100)
+        + mantissa_exponent[0]
+        + mantissa_exponent[1]
+        + x * 8
+        + 2
+    )
     return [a, out, _COUNT], lambda: [(out, s, 1e-4)]
 
 
@@ -485,7 +514,10 @@ def q_hmix(r, wave):
     q = np.maximum(q * q + np.array([1.0, 2.0]), 0.5)
     x = a.astype("f4")
     s = x * b + x + np.sqrt(x) + np.arange(N) + np.floor(x)
-    return [a, b, out, p, _COUNT], lambda: [(out.astype("f4"), s, 1e-2), (p.astype("f4").reshape(N, 2), q, 1e-2)]
+    return [a, b, out, p, _COUNT], lambda: [
+        (out.astype("f4"), s, 1e-2),
+        (p.astype("f4").reshape(N, 2), q, 1e-2),
+    ]
 
 
 @case("idioms")
@@ -513,5 +545,13 @@ def q_atom2(r, wave):
     a, c, d = _small(r), np.zeros(8 + N, "u4"), np.zeros(2, "u8")
     c[1], c[4] = 0xFFFFFFFF, 1000
     bits = np.bitwise_or.reduce(np.uint32(1) << (a & 31).astype("u4"))
-    expected = [-a.sum() & 0xFFFFFFFF, ~bits & 0xFFFFFFFF, bits, np.bitwise_xor.reduce(a), a.min(), a.max(), N % 8]
+    expected = [
+        -a.sum() & 0xFFFFFFFF,
+        ~bits & 0xFFFFFFFF,
+        bits,
+        np.bitwise_xor.reduce(a),
+        a.min(),
+        a.max(),
+        N % 8,
+    ]
     return [c, d, a, _COUNT], lambda: [(c[:7], np.array(expected).astype("u4"), 0)]

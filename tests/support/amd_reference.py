@@ -82,7 +82,9 @@ def _flush(x: Array) -> Array:
 def _minimum(x: Array, y: Array) -> Array:
     result = np.fmin(x, y)
     zero = (x == 0) & (y == 0)
-    return np.where(zero, np.where(np.signbit(x) | np.signbit(y), x.dtype.type(-0.0), x.dtype.type(0.0)), result)
+    return np.where(
+        zero, np.where(np.signbit(x) | np.signbit(y), x.dtype.type(-0.0), x.dtype.type(0.0)), result
+    )
 
 
 def _maximum(x: Array, y: Array) -> Array:
@@ -348,9 +350,9 @@ _I32: dict[str, Callable[[Inputs], Any]] = {
     "sad_u8": lambda x: _sad(x.u32(0), x.u32(1), x.u32(2)),
     "msad_u8": lambda x: _sad(x.u32(0), x.u32(1), x.u32(2), masked=True),
     "sad_hi_u8": lambda x: (_sad(x.u32(0), x.u32(1), x.u32(2) * 0) << 16) + x.u32(2),
-    "sad_u16": lambda x: sum(
-        np.abs(x.half(0, h, "u2").astype("i8") - x.half(1, h, "u2")) for h in (0, 1)
-    ) + x.u32(2),
+    "sad_u16": lambda x: (
+        sum(np.abs(x.half(0, h, "u2").astype("i8") - x.half(1, h, "u2")) for h in (0, 1)) + x.u32(2)
+    ),
     "sad_u32": lambda x: np.abs(x.u32(0).astype("i8") - x.u32(1)) + x.u32(2),
     "qsad_pk_u16_u8": lambda x: _quad_sad(x, False),
     "mqsad_pk_u16_u8": lambda x: _quad_sad(x, True),
@@ -387,8 +389,12 @@ _I32: dict[str, Callable[[Inputs], Any]] = {
     "dot8_u32_u4": lambda x: _dot(x, 4, False),
     "dot4_i32_iu8": lambda x: _dot(x, 8, False),
     "dot8_i32_iu4": lambda x: _dot(x, 4, False),
-    "dot2_i32_i16": lambda x: sum(x.half(0, h, "i2").astype("i8") * x.half(1, h, "i2") for h in (0, 1)) + x.i32(2),
-    "dot2_u32_u16": lambda x: sum(x.half(0, h, "u2").astype("i8") * x.half(1, h, "u2") for h in (0, 1)) + x.u32(2),
+    "dot2_i32_i16": lambda x: (
+        sum(x.half(0, h, "i2").astype("i8") * x.half(1, h, "i2") for h in (0, 1)) + x.i32(2)
+    ),
+    "dot2_u32_u16": lambda x: (
+        sum(x.half(0, h, "u2").astype("i8") * x.half(1, h, "u2") for h in (0, 1)) + x.u32(2)
+    ),
     "pk_mov_b32": lambda x: x.u32(0).astype("u8") | x.u64(1) >> np.uint64(32) << np.uint64(32),
 }
 
@@ -437,8 +443,14 @@ REFERENCE_NAME = [""]  # the instruction being looked up: some names share a fun
 for _names, _function in _I32.items():
     _define(_names, _function)
 for _t in ("i16", "u16", "i32", "u32"):
-    _define(f"min3_{_t}", lambda x, t=_t: np.minimum(np.minimum(*(getattr(x, t)(i) for i in (0, 1))), getattr(x, t)(2)))
-    _define(f"max3_{_t}", lambda x, t=_t: np.maximum(np.maximum(*(getattr(x, t)(i) for i in (0, 1))), getattr(x, t)(2)))
+    _define(
+        f"min3_{_t}",
+        lambda x, t=_t: np.minimum(np.minimum(*(getattr(x, t)(i) for i in (0, 1))), getattr(x, t)(2)),
+    )
+    _define(
+        f"max3_{_t}",
+        lambda x, t=_t: np.maximum(np.maximum(*(getattr(x, t)(i) for i in (0, 1))), getattr(x, t)(2)),
+    )
     _define(f"med3_{_t}", lambda x, t=_t: _median(*(getattr(x, t)(i) for i in range(3))))
     _define(f"min_{_t}", lambda x, t=_t: np.minimum(getattr(x, t)(0), getattr(x, t)(1)))
     _define(f"max_{_t}", lambda x, t=_t: np.maximum(getattr(x, t)(0), getattr(x, t)(1)))
@@ -507,8 +519,12 @@ def _float_table(t: str) -> dict[str, Reference]:
         "max": lambda x: _maximum(s(x, 0), s(x, 1)),
         "min_num": lambda x: _minimum(s(x, 0), s(x, 1)),
         "max_num": lambda x: _maximum(s(x, 0), s(x, 1)),
-        "minimum": lambda x: np.where(np.isnan(s(x, 0)) | np.isnan(s(x, 1)), np.nan, _minimum(s(x, 0), s(x, 1))),
-        "maximum": lambda x: np.where(np.isnan(s(x, 0)) | np.isnan(s(x, 1)), np.nan, _maximum(s(x, 0), s(x, 1))),
+        "minimum": lambda x: np.where(
+            np.isnan(s(x, 0)) | np.isnan(s(x, 1)), np.nan, _minimum(s(x, 0), s(x, 1))
+        ),
+        "maximum": lambda x: np.where(
+            np.isnan(s(x, 0)) | np.isnan(s(x, 1)), np.nan, _maximum(s(x, 0), s(x, 1))
+        ),
         "fma": lambda x: fma(s(x, 0), s(x, 1), s(x, 2)),
         "fma_legacy" if t == "f16" else "fma_": lambda x: fma(s(x, 0), s(x, 1), s(x, 2)),
         "fmac": lambda x: fma(s(x, 0), s(x, 1), s(x, 3)),
@@ -534,7 +550,10 @@ for _t in ("f16", "f32", "f64"):
     for _name, _function in _float_table(_t).items():
         _define(f"{_name}_{_t}", _quiet(_function))
     for _op, _compare in _FLOAT_ORDERS.items():
-        _define(f"cmp_{_op}_{_t}", _quiet(lambda x, t=_t, f=_compare: (None, f(getattr(x, t)(0), getattr(x, t)(1)))))
+        _define(
+            f"cmp_{_op}_{_t}",
+            _quiet(lambda x, t=_t, f=_compare: (None, f(getattr(x, t)(0), getattr(x, t)(1)))),
+        )
     _define(f"cmp_class_{_t}", _quiet(_class(_t)))
 for _t in ("f16", "f32"):
     _define(f"exp_{_t}", _unit(np.exp2, _t))
@@ -568,7 +587,9 @@ _CONVERSIONS: dict[str, Reference] = {
     "cvt_f16_i16": lambda x: x.i16(0).astype("f2"),
     "cvt_u16_f16": lambda x: _to_int(x.f16(0), "u2"),
     "cvt_i16_f16": lambda x: _to_int(x.f16(0), "i2"),
-    "cvt_off_f32_i4": lambda x: ((x.u32(0) & 15).astype("i4") - ((x.u32(0) & 8).astype("i4") << 1)).astype("f4") / 16,
+    "cvt_off_f32_i4": lambda x: (
+        ((x.u32(0) & 15).astype("i4") - ((x.u32(0) & 8).astype("i4") << 1)).astype("f4") / 16
+    ),
     "cvt_pkrtz_f16_f32 cvt_pk_rtz_f16_f32": lambda x: _packed(
         _half_toward_zero(x.f32(0)), _half_toward_zero(x.f32(1))
     ),

@@ -31,7 +31,9 @@ def _outcome(data: bytes, target: str, name: str) -> bytes | str:
             if isinstance(argument, np.ndarray):
                 buffers[i] = (device.allocate(argument.nbytes), argument.nbytes)
                 device.write(buffers[i][0], argument.tobytes())
-        packed = cases.pack([np.uint64(buffers[i][0]) if i in buffers else a for i, a in enumerate(arguments)])
+        packed = cases.pack(
+            [np.uint64(buffers[i][0]) if i in buffers else a for i, a in enumerate(arguments)]
+        )
         kernel = device.load_code_object(data).kernel(name)
         device.launch(kernel, (cases.BLOCKS, 1, 1), (cases.BLOCK, 1, 1), packed)
         return b"".join(device.read(address, size) for address, size in buffers.values())
@@ -51,7 +53,9 @@ def _lines(data: bytes, name: str) -> list[Line]:
 def _flipped(data: bytes, line: Line, bit: int) -> bytes:
     """The code object with one bit of an instruction turned over; code lies a page behind its file offset."""
     code = CodeObject(data)
-    offset = next(s[2] + line.offset - s[3] for s in code._segments if s[0] == 1 and s[3] <= line.offset < s[3] + s[5])
+    offset = next(
+        s[2] + line.offset - s[3] for s in code._segments if s[0] == 1 and s[3] <= line.offset < s[3] + s[5]
+    )
     changed = bytearray(data)
     changed[offset + bit // 8] ^= 1 << bit % 8
     return bytes(changed)

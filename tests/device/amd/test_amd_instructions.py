@@ -32,7 +32,9 @@ def _operands(row: Row) -> list[tuple[int, str]]:
     """(index, type) of the sources that a row reads."""
     found: dict[int, str] = {}
     for index, kind in re.findall(r"S(\d)\.(\w+)", row.text):
-        kind = {"lo": "u32", "hi": "u32", "dot": "u32", "word": "u64", "u24": "u32", "i24": "u32"}.get(kind, kind)
+        kind = {"lo": "u32", "hi": "u32", "dot": "u32", "word": "u64", "u24": "u32", "i24": "u32"}.get(
+            kind, kind
+        )
         bits = max(int(kind[1:]), int(found.get(int(index), "u0")[1:]))
         found[int(index)] = f"{kind[0]}{bits}"
     return sorted(found.items())
@@ -53,7 +55,8 @@ def _text(name: str, row: Row, wave: int) -> list[str]:
     if name == "v_accvgpr_write_b32":
         return ["v_accvgpr_write_b32 a0, v4\n s_nop 4\n v_accvgpr_read_b32 v12, a0"]
     if name in ("v_accvgpr_read_b32", "v_accvgpr_mov_b32"):
-        return ["v_accvgpr_write_b32 a1, v4\n s_nop 4\n v_accvgpr_mov_b32 a0, a1\n s_nop 4\n v_accvgpr_read_b32 v12, a0"]
+        moves = ("v_accvgpr_write_b32 a1, v4", "v_accvgpr_mov_b32 a0, a1", "v_accvgpr_read_b32 v12, a0")
+        return ["\n s_nop 4\n ".join(moves)]
     if name.startswith("v_swap"):
         return [f"{name} v12, v4"]
     operands = [destination]
@@ -90,20 +93,43 @@ def _data(kind: str) -> np.ndarray:
     choose = np.random.default_rng(len(kind) + int(kind[1:]) if kind != "int" else 7)
     raw = choose.integers(0, 1 << 64, (4, THREADS), dtype=np.uint64)
     if kind == "int":
-        special = np.array([0, 1, 0xFFFFFFFF, 1 << 31, 1 << 63, (1 << 64) - 1, 0x7FFFFFFF, 0x8000_8000, 31, 33], np.uint64)
+        special = np.array(
+            [0, 1, 0xFFFFFFFF, 1 << 31, 1 << 63, (1 << 64) - 1, 0x7FFFFFFF, 0x8000_8000, 31, 33], np.uint64
+        )
     else:
         bits = int(kind[1:])
         float_kind, word = np.dtype(f"f{bits // 8}"), np.dtype(f"u{bits // 8}")
         tiny, most = np.finfo(float_kind).tiny, np.finfo(float_kind).max
-        values = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, np.inf, -np.inf, np.nan, tiny, tiny / 4, -tiny / 8, most, 127.5, 65504.0]
+        values = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            2.5,
+            -3.5,
+            np.inf,
+            -np.inf,
+            np.nan,
+            tiny,
+            tiny / 4,
+            -tiny / 8,
+            most,
+            127.5,
+            65504.0,
+        ]
         special = np.array(values).astype(float_kind).view(word).astype(np.uint64)
         with np.errstate(all="ignore"):
-            usual = (choose.standard_normal((4, THREADS)) * 2.0 ** choose.integers(-6, 12, (4, THREADS))).astype(float_kind)
+            usual = (
+                choose.standard_normal((4, THREADS)) * 2.0 ** choose.integers(-6, 12, (4, THREADS))
+            ).astype(float_kind)
         raw = np.where(choose.random((4, THREADS)) < 0.75, _with_low(raw, usual.view(word), bits), raw)
     n = len(special)
     for i in range(3):
         pattern = special[np.arange(n * n) // n ** (i % 2) % n][: THREADS // 2]
-        raw[i, : len(pattern)] = _with_low(raw[i, : len(pattern)], pattern, 64 if kind in ("int", "f64") else bits)
+        raw[i, : len(pattern)] = _with_low(
+            raw[i, : len(pattern)], pattern, 64 if kind in ("int", "f64") else bits
+        )
     if kind == "f16":  # both halves are numbers
         raw = raw & np.uint64(0xFFFF) | (raw & np.uint64(0xFFFF)) << np.uint64(16)
     return raw
@@ -120,7 +146,8 @@ def _kernel(target: str, label: str, texts: list[str]) -> str:
     lines = [
         f"{label}:",
         "s_load_dwordx4 s[4:7], s[0:1], 0x0",
-        f"v_and_b32 v0, 0x3ff, v0\n v_lshl_add_u32 v0, s2, 6, v0\n v_lshlrev_b32 v1, 5, v0\n v_lshlrev_b32 v2, 4, v0",
+        "v_and_b32 v0, 0x3ff, v0\n v_lshl_add_u32 v0, s2, 6, v0",
+        "v_lshlrev_b32 v1, 5, v0\n v_lshlrev_b32 v2, 4, v0",
         "s_waitcnt lgkmcnt(0)",
         "global_load_dwordx4 v[20:23], v1, s[4:5]\n global_load_dwordx4 v[24:27], v1, s[4:5] offset:16",
         "s_waitcnt vmcnt(0)",
@@ -129,7 +156,12 @@ def _kernel(target: str, label: str, texts: list[str]) -> str:
         lines += [f"v_mov_b32 v{4 + i}, v{20 + i}" for i in range(6)]
         lines += ["v_mov_b32 v12, v26\n v_mov_b32 v13, v27"]
         lines += [f"s_mov_b32 vcc_lo, {CARRY_MASK & 0xFFFFFFFF:#x}\n s_mov_b32 vcc_hi, {CARRY_MASK >> 32:#x}"]
-        lines += [text, "s_nop 4", "v_mov_b32 v14, vcc_lo", "v_mov_b32 v15, vcc_hi" if wave64 else "v_mov_b32 v15, 0"]
+        lines += [
+            text,
+            "s_nop 4",
+            "v_mov_b32 v14, vcc_lo",
+            "v_mov_b32 v15, vcc_hi" if wave64 else "v_mov_b32 v15, 0",
+        ]
         lines += ["global_store_dwordx4 v2, v[12:15], s[6:7]"]
         lines += [f"s_add_u32 s6, s6, {THREADS * 16}\n s_addc_u32 s7, s7, 0"]
     return "\n".join([*lines, "s_endpgm"])
@@ -140,7 +172,9 @@ def _run(target: str, texts: list[str], data: np.ndarray) -> np.ndarray:
     wave32 = target != "gfx90a"
     device = EmulatedDevice(target, threads=1)
     try:
-        code = device.load_code_object(code_object(target, _kernel(target, "k", texts), [Kernel("k", wave32=wave32)]))
+        code = device.load_code_object(
+            code_object(target, _kernel(target, "k", texts), [Kernel("k", wave32=wave32)])
+        )
         source = np.ascontiguousarray(data.T)
         result = np.zeros((len(texts), THREADS, 4), np.uint32)
         arguments = struct.pack("<QQ", source.ctypes.data, result.ctypes.data)
@@ -179,14 +213,20 @@ def _check(name: str, row: Row, words: np.ndarray, data: np.ndarray, wave: int) 
         with np.errstate(all="ignore"):
             wanted = np.asarray(value).astype(kind)
         got_f = got_bits.view(kind)
-        wrong = np.flatnonzero(~((got_bits == wanted.view(got_bits.dtype)) | (np.isnan(got_f) & np.isnan(wanted))))
-        shown: tuple[object, object] = (got_f, wanted)
+        wrong = np.flatnonzero(
+            ~((got_bits == wanted.view(got_bits.dtype)) | (np.isnan(got_f) & np.isnan(wanted)))
+        )
+        shown: tuple[np.ndarray, np.ndarray] = (got_f, wanted)
     else:
-        wanted_bits = (np.asarray(value).astype("i8" if bits < 64 else "u8").view("u8") & np.uint64((1 << bits) - 1)).astype(got_bits.dtype)
+        wanted_bits = (
+            np.asarray(value).astype("i8" if bits < 64 else "u8").view("u8") & np.uint64((1 << bits) - 1)
+        ).astype(got_bits.dtype)
         wrong, shown = np.flatnonzero(got_bits != wanted_bits), (got_bits, wanted_bits)
     if len(wrong):
         i = wrong[0]
-        return f"{name}: {len(wrong)} lanes; {[hex(v) for v in data[:, i]]} gave {shown[0][i]!r}, expected {shown[1][i]!r}"  # type: ignore[index]
+        got_one, wanted_one = (values[i] for values in shown)
+        sources = [hex(v) for v in data[:, i]]
+        return f"{name}: {len(wrong)} lanes; {sources} gave {got_one!r}, expected {wanted_one!r}"
     return ""
 
 
@@ -195,7 +235,9 @@ def _tested() -> list[str]:
 
 
 # gfx12's names for, and relatives of, instructions that are tested: no target above has them
-GFX12 = re.compile(r"v_(.*_num_f(16|32|64)|m(in|ax)imum3?_f(16|32|64)|(add|sub)(_nc)?_u64|mul_u64|swap_b16|dot2_f16_f16)")
+GFX12 = re.compile(
+    r"v_(.*_num_f(16|32|64)|m(in|ax)imum3?_f(16|32|64)|(add|sub)(_nc)?_u64|mul_u64|swap_b16|dot2_f16_f16)"
+)
 
 
 def test_every_row_has_a_reference_or_a_test_of_its_own() -> None:

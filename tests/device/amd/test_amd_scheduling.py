@@ -227,7 +227,9 @@ ROUNDING = """k:
 
 
 @pytest.mark.parametrize(("mode", "direction"), [(0xF0, 0), (0xF1, 1), (0xF2, -1)])
-@pytest.mark.parametrize(("instruction", "op"), [("v_add_f32 v4, v2, v3", "add"), ("v_mul_f32 v4, v2, v3", "mul")])
+@pytest.mark.parametrize(
+    ("instruction", "op"), [("v_add_f32 v4, v2, v3", "add"), ("v_mul_f32 v4, v2, v3", "mul")]
+)
 @pytest.mark.parametrize("target", TARGETS)
 def test_rounding_follows_mode(target: str, mode: int, direction: int, instruction: str, op: str) -> None:
     pairs = np.random.default_rng(3).standard_normal((64, 2)).astype("f4")

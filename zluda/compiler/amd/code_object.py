@@ -148,8 +148,12 @@ class CodeObject:
             raise Error(f"{file}: not a linked AMD GPU code object")
         self.abi_version, self.flags = header[0][8], header[7]
         try:
-            self._segments = [_SEGMENT.unpack_from(data, header[5] + i * header[9]) for i in range(header[10])]
-            self._sections = [_SECTION.unpack_from(data, header[6] + i * header[11]) for i in range(header[12])]
+            self._segments = [
+                _SEGMENT.unpack_from(data, header[5] + i * header[9]) for i in range(header[10])
+            ]
+            self._sections = [
+                _SECTION.unpack_from(data, header[6] + i * header[11]) for i in range(header[12])
+            ]
             self.symbols = {s.name: s for s in self._read_symbols()}
             self.metadata = self._read_metadata()
             self.kernels = {k.name: k for k in self._read_kernels()}

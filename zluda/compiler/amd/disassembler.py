@@ -31,7 +31,14 @@ _INTERFACE = {
     ),
     "LLVMDisasmInstruction": (
         ctypes.c_size_t,
-        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t],
+        [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+        ],
     ),
     "LLVMDisasmDispose": (None, [ctypes.c_void_p]),
 }

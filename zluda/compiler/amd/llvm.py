@@ -9,6 +9,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from zluda.compiler.amd.targets import target
 from zluda.errors import Error
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -31,9 +32,15 @@ def _machine(name: str, wave_size: int, level: int) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     _set_options()
-    features = f"+wavefrontsize{wave_size}" if not name.startswith("gfx9") else ""
-    target = llvm.Target.from_triple(TRIPLE)
-    return target.create_target_machine(cpu=name, features=features, opt=level)
+    chosen = target(name)
+    features = []
+    if len(chosen.wave_sizes) > 1:
+        features.append(f"+wavefrontsize{wave_size}")
+    if chosen.generation >= 11:
+        # Halves of registers as operands: disassemblers before LLVM 21 do not know them.
+        features.append("-real-true16")
+    machine = llvm.Target.from_triple(TRIPLE)
+    return machine.create_target_machine(cpu=name, features=",".join(features), opt=level)
 
 
 @functools.cache

@@ -15,7 +15,14 @@ from zluda.device.amd.emulator.instruction import Instruction, parse
 
 _ENDS = ("s_trap", "s_endpgm", "s_endpgm_saved", "s_setpc_b64", "s_branch")
 _RESUMED_AFTER = (  # and begin a basic block
-    "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_sleep", "s_sleep_var", "s_swappc_b64", "s_call_b64")
+    "s_barrier",
+    "s_barrier_wait",
+    "s_barrier_signal",
+    "s_sleep",
+    "s_sleep_var",
+    "s_swappc_b64",
+    "s_call_b64",
+)
 _MASK64 = (1 << 64) - 1
 
 
@@ -27,7 +34,7 @@ def branch_target(instruction: Instruction) -> int:
 
 @dataclass(slots=True)
 class Graph:
-    """``leaders`` begin basic blocks; ``resumable`` are those where a wave can go on after a return, ``functions`` among them."""
+    """``leaders`` begin basic blocks; at ``resumable`` ones, ``functions`` among them, a wave goes on."""
 
     entry: int
     instructions: dict[int, Instruction] = field(default_factory=dict)
@@ -48,19 +55,19 @@ class _Addresses:
         name, operands = instruction.mnemonic, instruction.operands
         if name == "s_getpc_b64":
             self._pairs[operands[0].index] = instruction.next
-        elif name in ("s_add_u32", "s_add_co_u32") and operands[0].index in self._pairs:
-            if operands[2].kind == "literal":
+        elif name in ("s_add_u32", "s_add_co_u32") and operands[2].kind == "literal":
+            if operands[0].index in self._pairs:
                 self._low[operands[0].index] = operands[2].number & 0xFFFFFFFF
         elif name in ("s_addc_u32", "s_add_co_ci_u32") and operands[0].index - 1 in self._low:
-            if operands[2].kind == "literal":
-                pair = operands[0].index - 1
-                distance = self._low.pop(pair) | (operands[2].number & 0xFFFFFFFF) << 32
+            pair = operands[0].index - 1
+            low, high = self._low.pop(pair), operands[2]
+            if high.kind == "literal":
+                distance = low | (high.number & 0xFFFFFFFF) << 32
                 self.found.add(self._pairs[pair] + distance & _MASK64)
-        elif name in ("s_add_nc_u64", "s_add_u64") and operands[0].index in self._pairs:
-            if operands[2].kind == "literal":
-                number = operands[2].number & _MASK64
-                signed = number - (1 << 32) if 1 << 31 <= number < 1 << 32 else number
-                self.found.add(self._pairs[operands[0].index] + signed & _MASK64)
+        elif name in ("s_add_nc_u64", "s_add_u64") and operands[2].kind == "literal":
+            number = operands[2].number & _MASK64
+            signed = number - (1 << 32) if 1 << 31 <= number < 1 << 32 else number
+            self.found.add(self._pairs.get(operands[0].index, 0) + signed & _MASK64)
 
 
 def decode(code: CodeObject, kernel: KernelEntry, disassembler: Disassembler) -> Graph:

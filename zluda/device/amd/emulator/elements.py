@@ -52,7 +52,7 @@ ELEMENTS = _elements()
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """``op`` as :func:`access.atomic` names it, ``kind`` the operand's type; see there."""
+    """``op`` as :func:`atomics.atomic` names it, ``kind`` the operand's type; see there."""
 
     op: str
     kind: str

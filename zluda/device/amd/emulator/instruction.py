@@ -33,6 +33,7 @@ NAMED = {
 ACCUMULATION_BASE = 256  # a0 is the 257th vector register of the unified file (CDNA2 ISA 3.6.4)
 
 _REGISTER = re.compile(r"(?P<file>v|s|a|ttmp)(?:(?P<one>\d+)|\[(?P<first>\d+)(?::(?P<last>\d+))?\])")
+_NUMBER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+(\.\d+)?(e-?\d+)?)")
 _ENCODING = re.compile(r"_(e64_dpp|e64|e32|dpp8|dpp|sdwa)$")
 _MODIFIER = re.compile(r"[a-z0-9_]+(:|$)")
 _DPP = (
@@ -143,7 +144,9 @@ def _parse_one(line: Line, text: str) -> Instruction:
             else:  # s_waitcnt, s_delay_alu: several operands without commas
                 operands.append(Operand("name", word))
     name = _ENCODING.sub("", mnemonic)
-    return Instruction(line.offset, line.size, text, name.replace("v_dual_", "v_"), tuple(operands), modifiers)
+    return Instruction(
+        line.offset, line.size, text, name.replace("v_dual_", "v_"), tuple(operands), modifiers
+    )
 
 
 def _is_modifier(word: str, *, first: bool) -> bool:
@@ -183,7 +186,7 @@ def operand(text: str) -> Operand:
     """Parse one operand with its source modifiers (``-v0``, ``|v1|``, ``sext(v2)``, ``v3.h``)."""
     negate = absolute = sign_extend = False
     while True:
-        if text.startswith("lit(") or text.startswith("lit64("):
+        if text.startswith(("lit(", "lit64(")):
             text = text[text.index("(") + 1 : -1]
         elif text.startswith("neg("):
             text, negate = text[4:-1], not negate
@@ -200,19 +203,17 @@ def operand(text: str) -> Operand:
     half = ""
     if text[-2:] in (".l", ".h"):
         text, half = text[:-2], text[-1]
-    flags = {"negate": negate, "absolute": absolute, "sign_extend": sign_extend}
     match = _REGISTER.fullmatch(text)
+    kind, index, count = "name", 0, 1
     if match:
         first = int(match["one"] or match["first"])
         count = int(match["last"]) - first + 1 if match["last"] else 1
-        base = {"a": ACCUMULATION_BASE, "ttmp": TTMP0}.get(match["file"], 0)
+        index = first + {"a": ACCUMULATION_BASE, "ttmp": TTMP0}.get(match["file"], 0)
         kind = "v" if match["file"] in "va" else "s"
-        return Operand(kind, text, base + first, count, half=half, **flags)
-    if text in NAMED:
-        index, count = NAMED[text]
-        return Operand("s", text, index, count, half=half, **flags)
-    if text in ("off", "null"):
-        return Operand("null", text)
-    if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+(\.\d+)?(e-?\d+)?)", text):
-        return Operand("literal", text, **flags)
-    return Operand("name", text, **flags)
+    elif text in NAMED:
+        kind, (index, count) = "s", NAMED[text]
+    elif text in ("off", "null"):
+        kind = "null"
+    elif _NUMBER.fullmatch(text):
+        kind = "literal"
+    return Operand(kind, text, index, count, negate, absolute, sign_extend, half)

@@ -25,12 +25,19 @@ _CONTROLS: dict[str, Callable[[int, int, int], int | None]] = {
     "row_share": lambda lane, n, a: lane & ~15 | a,
     "row_newbcast": lambda lane, n, a: lane & ~15 | a,
     "row_xmask": lambda lane, n, a: lane & ~15 | lane % 16 ^ a,
-    "row_bcast": lambda lane, n, a: (lane & ~15) - 1 if a == 15 and lane & 16 else 31 if a == 31 and lane >= 32 else None,
+    "row_bcast": lambda lane, n, a: _broadcast(lane, a),
     "wave_shl": lambda lane, n, a: lane + 1 if lane + 1 < n else None,
     "wave_shr": lambda lane, n, a: lane - 1 if lane else None,
     "wave_rol": lambda lane, n, a: (lane + 1) % n,
     "wave_ror": lambda lane, n, a: (lane - 1) % n,
 }  # fmt: skip
+
+
+def _broadcast(lane: int, last: int) -> int | None:
+    """row_bcast:15 hands each row's last lane to the next row, row_bcast:31 the lower half's to the upper."""
+    if last == 15:
+        return (lane & ~15) - 1 if lane & 16 else None
+    return 31 if lane >= 32 else None
 
 
 def source_lanes(control: str, arguments: Sequence[int], count: int) -> list[int | None]:
@@ -60,7 +67,9 @@ def dpp(wave: Wave, instruction: Instruction) -> tuple[Lanewise | None, Value | 
     fetch_inactive = bool(instruction.modifiers.get("fi"))
     valid = exists if fetch_inactive else b.and_(exists, b.shuffle(active, None, indices))
     rows, banks = instruction.number("row_mask", 15), instruction.number("bank_mask", 15)
-    enabled = wave.lane_flags([bool(rows >> n // 16 & 1 and banks >> n // 4 % 4 & 1) for n in range(wave.lanes)])
+    enabled = wave.lane_flags(
+        [bool(rows >> n // 16 & 1 and banks >> n // 4 % 4 & 1) for n in range(wave.lanes)]
+    )
     zero_fill = name == "dpp8" or bool(instruction.modifiers.get("bound_ctrl"))
 
     def permute(value: Value) -> Value:
@@ -82,7 +91,9 @@ def gather_lanes(wave: Wave, value: Value, indices: Value) -> Value:
 def _vector(wave: Wave, instruction: Instruction, position: int) -> Value:
     """A source in all lanes."""
     operand = instruction.operands[position]
-    return wave.b.splat(Source(wave, instruction, operand, position - 1, context=wave.vector).u32.value, wave.lanes)
+    return wave.b.splat(
+        Source(wave, instruction, operand, position - 1, context=wave.vector).u32.value, wave.lanes
+    )
 
 
 def _scalar(wave: Wave, operand: Operand) -> Value:

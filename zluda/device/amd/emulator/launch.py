@@ -98,13 +98,15 @@ def scalar_setup(
 ) -> tuple[dict[int, int], dict[str, int]]:
     """(register → number at the start, purpose → register to set for each block or wave)."""
     descriptor = kernel.descriptor
-    values, registers, index = _user_sgprs(kernel, addresses), {}, 0
+    values, index = _user_sgprs(kernel, addresses), 0
+    registers: dict[int, int] = {}
     places: dict[str, int] = {}
     for name, count in descriptor.user_sgprs:
         registers |= {index + i: n for i, n in enumerate(values[name])}
-        places |= {"private_segment_buffer": {"resource": index}, "flat_scratch_init": {"flat_scratch": index}}.get(
-            name, {}
-        )
+        places |= {
+            "private_segment_buffer": {"resource": index},
+            "flat_scratch_init": {"flat_scratch": index},
+        }.get(name, {})
         index += count
     index = max(index, descriptor.user_sgpr_count)
     if not target.work_group_ids_in_ttmps:

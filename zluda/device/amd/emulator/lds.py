@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from zluda.compiler.ir import Value, constant
-from zluda.device.amd.emulator import access, lanes, memory
+from zluda.device.amd.emulator import access, atomics, lanes, memory
 from zluda.device.amd.emulator.elements import ELEMENTS, LDS_ATOMICS, Atomic, Element
 from zluda.device.amd.emulator.instruction import Instruction, Operand
 from zluda.device.amd.emulator.memory import Offsets
@@ -82,7 +82,7 @@ def _atomic(wave: Wave, instruction: Instruction, atomic: Atomic) -> None:
     operands = list(instruction.operands)
     destination = operands.pop(0) if "_rtn" in instruction.mnemonic else None
     address, *data = operands
-    wide = access.storage(atomic.kind) == "i64"
+    wide = atomics.storage(atomic.kind) == "i64"
     values = [wave.vgpr_pair(d.index) if wide else wave.vgpr(d.index) for d in data]
     compare = None
     if atomic.op == "cmpxchg":
@@ -94,9 +94,9 @@ def _atomic(wave: Wave, instruction: Instruction, atomic: Atomic) -> None:
         [value] = values
     offsets = wave.b.add(wave.vgpr(address.index), instruction.number("offset"))
     window = access.lds_window(wave)
-    storage = access.storage(atomic.kind)
+    storage = atomics.storage(atomic.kind)
     pointers, mask = access.window_pointers(wave, storage, window, offsets, wave.exec_mask())
-    old = access.atomic(wave, atomic.op, atomic.kind, pointers, mask, value, compare, shared=False)
+    old = atomics.atomic(wave, atomic.op, atomic.kind, pointers, mask, value, compare, shared=False)
     if destination is not None:
         wave.set_vgpr(destination.index, old)
 

@@ -93,7 +93,9 @@ class _Lifter:
         targets = sorted(self.graph.resumable & done)
         arms = " ".join(f"i64 {t}, label %{_label(t)}" for t in targets)
         b.lines[switch] = f"switch {pc.typed}, label %bad [ {arms} ]"
-        header = "i32 @wave(ptr noalias nonnull %S, ptr nonnull %L, ptr nonnull %P, ptr nonnull %B) nounwind #0"
+        header = (
+            "i32 @wave(ptr noalias nonnull %S, ptr nonnull %L, ptr nonnull %P, ptr nonnull %B) nounwind #0"
+        )
         self.module.define("wave", header, b)
         return self.module.text()
 
@@ -209,7 +211,9 @@ class _Lifter:
 
     def _trap(self, instruction: Instruction) -> None:
         place = constant("i64", instruction.offset)
-        access.record_fault(self.b, state.TRAP, constant("i32", 0), self.wave.code_address(instruction.offset), place)
+        access.record_fault(
+            self.b, state.TRAP, constant("i32", 0), self.wave.code_address(instruction.offset), place
+        )
         self._end(instruction)
 
     def _sleep(self, instruction: Instruction) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from zluda.compiler.ir import Value, constant
-from zluda.device.amd.emulator import access, state
+from zluda.device.amd.emulator import access, atomics, state
 from zluda.device.amd.emulator.access import Window
 from zluda.device.amd.emulator.elements import ELEMENTS, VECTOR_ATOMICS, Atomic, Element
 from zluda.device.amd.emulator.instruction import Instruction, Operand
@@ -20,17 +21,19 @@ _WITHOUT_EFFECT = re.compile(r"(buffer|global|flat)_(gl[01]_inv|wbinvl1.*|wbl2|i
 _NAME = re.compile(r"(?P<space>global|flat|scratch|buffer)_(?P<action>load|store|atomic)_(?P<what>\w+)")
 
 
-class Place:
-    """Where a lane's bytes are: ``read`` and ``write`` one element at a byte offset from it."""
+class Place(Protocol):
+    """Where a lane's bytes are."""
 
     def read(self, element: str, offset: int) -> Value:
-        raise NotImplementedError
+        """Load an element a lane, ``offset`` bytes on."""
+        ...
 
     def write(self, value: Value, offset: int) -> None:
-        raise NotImplementedError
+        """Store an element a lane, ``offset`` bytes on."""
+        ...
 
 
-class Pointers(Place):
+class Pointers:
     """Host addresses, one a lane."""
 
     def __init__(self, wave: Wave, addresses: Value, mask: Value) -> None:
@@ -43,11 +46,16 @@ class Pointers(Place):
         access.store(self.wave, value, self.wave.b.add(self.addresses, offset), self.mask)
 
 
-class Offsets(Place):
+class Offsets:
     """Offsets into a window, one a lane; ``locate`` maps the offset of an element to its place."""
 
     def __init__(
-        self, wave: Wave, window: Window, offsets: Value, mask: Value, locate: Callable[[Value], Value] | None = None
+        self,
+        wave: Wave,
+        window: Window,
+        offsets: Value,
+        mask: Value,
+        locate: Callable[[Value], Value] | None = None,
     ) -> None:
         self.wave, self.window, self.mask = wave, window, mask
         self.offsets = wave.b.splat(offsets, wave.lanes)
@@ -148,13 +156,13 @@ def _atomic(wave: Wave, instruction: Instruction, space: str, atomic: Atomic) ->
     place = _PLACES[space](wave, instruction, address)
     if not isinstance(place, Pointers):
         raise wave.unsupported(f"instruction {instruction.mnemonic}")
-    registers = 2 if access.storage(atomic.kind) == "i64" else 1
+    registers = 2 if atomics.storage(atomic.kind) == "i64" else 1
     value = wave.vgpr(data.index) if registers == 1 else wave.vgpr_pair(data.index)
     compare = None
     if atomic.op == "cmpxchg":  # the new value, then what is expected
         second = data.index + registers
         compare = wave.vgpr(second) if registers == 1 else wave.vgpr_pair(second)
-    old = access.atomic(wave, atomic.op, atomic.kind, place.addresses, place.mask, value, compare)
+    old = atomics.atomic(wave, atomic.op, atomic.kind, place.addresses, place.mask, value, compare)
     if returns:
         wave.set_vgpr(destination.index, old)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from zluda.compiler.ir import Value, constant
 from zluda.device.amd.emulator import access, state
 from zluda.device.amd.emulator.instruction import EXEC, M0, Instruction, Operand
+from zluda.device.amd.emulator.scope import SCOPE
 from zluda.device.amd.emulator.sources import Source
 from zluda.device.amd.emulator.table import Row, rows
 from zluda.device.amd.emulator.values import Typed
-from zluda.device.amd.emulator.vector import SCOPE
 from zluda.device.amd.emulator.wave import S, Wave
 
 # Hints, waits for what is done at once here, caches that do not exist here.
@@ -24,7 +24,9 @@ _WITHOUT_EFFECT = re.compile(
     r"sendmsg|code_end|prefetch_.*|setvskip|set_gpr_idx_mode)"
 )
 _EXEC_OPERAND = Operand("s", "exec", EXEC, 2)
-_LOAD = re.compile(r"s_(buffer_)?load_(?:dword(?:x(?P<words>\d+))?|b(?P<bits>\d+)|(?P<sign>[iu])(?P<narrow>8|16))")
+_LOAD = re.compile(
+    r"s_(buffer_)?load_(?:dword(?:x(?P<words>\d+))?|b(?P<bits>\d+)|(?P<sign>[iu])(?P<narrow>8|16))"
+)
 
 
 def lift(wave: Wave, instruction: Instruction) -> None:
@@ -120,7 +122,13 @@ def _getreg(wave: Wave, instruction: Instruction) -> None:
         wave.known[destination.index] = number
     elif name in ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO"):
         wave.set_sgpr(destination.index, wave.b.trunc(_clock(wave), "i32"))
-    elif name in ("HW_REG_TRAPSTS", "HW_REG_SHADER_CYCLES_HI", "HW_REG_HW_ID", "HW_REG_HW_ID1", "HW_REG_XCC_ID"):
+    elif name in (
+        "HW_REG_TRAPSTS",
+        "HW_REG_SHADER_CYCLES_HI",
+        "HW_REG_HW_ID",
+        "HW_REG_HW_ID1",
+        "HW_REG_XCC_ID",
+    ):
         wave.set_sgpr(destination.index, constant("i32", 0))
     else:
         raise wave.unsupported(f"s_getreg of {name}")

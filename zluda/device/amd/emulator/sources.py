@@ -223,5 +223,3 @@ class Source:
         assert total is not None
         result = self._typed(total, "i")
         return result.convert("i64") if self._saturate else result.bits(kind)
-
-

@@ -18,9 +18,8 @@ ISSUED = 680  # i64: a clock that only counts, for s_memtime
 VGPRS = 1024
 
 
-
 def wave_bytes(wave_size: int, registers: int) -> int:
-    """Bytes of a wave's record: an odd number of cache lines, so that a block's records use different sets."""
+    """Bytes of a wave's record: an odd number of cache lines, so that a block's records use all sets."""
     return VGPRS + 4 * wave_size * registers + 64
 
 

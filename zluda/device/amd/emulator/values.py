@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zluda.compiler.ir import FLOAT_OF_BITS, Builder, Value, constant
+from zluda.compiler.ir import FLOAT_BITS, FLOAT_OF_BITS, Builder, Value, constant
 from zluda.compiler.lower import rounding
 
 _FLOAT_PREDICATES = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -49,7 +49,7 @@ class Context:
 
 
 def element_of(name: str) -> tuple[str, str]:
-    """Kind and LLVM element type of a table type: ``"u32"`` is ``("u", "i32")``, ``"f32"`` ``("f", "float")``."""
+    """Kind and LLVM type of a table type: ``"u32"`` is ``("u", "i32")``, ``"f32"`` is ``("f", "float")``."""
     kind, bits = name[0], name[1:]
     return (kind, FLOAT_OF_BITS[int(bits)]) if kind == "f" else ("u" if kind == "b" else kind, f"i{bits}")
 
@@ -247,6 +247,6 @@ def integer_to_float(context: Context, x: Value, element: str, *, signed: bool) 
     """An integer as a floating number."""
     b = context.builder
     op = "sitofp" if signed else "uitofp"
-    if element == "double" or context.mode.rounding(rounding.FLOAT_BITS[element]) == "rn":
+    if element == "double" or context.mode.rounding(FLOAT_BITS[element]) == "rn":
         return b.cast(op, x, element)
     return rounding.narrow(b, b.cast(op, x, "double"), element, context.mode.rounding(x.width))

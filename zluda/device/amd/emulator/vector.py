@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 
 from zluda.compiler.ir import Value
 from zluda.compiler.lower import rounding
-from zluda.device.amd.emulator import functions, lanes
-from zluda.device.amd.emulator.approximate import UNITS
-from zluda.device.amd.emulator.functions import FUNCTIONS
+from zluda.device.amd.emulator import division, functions, integers, lanes
 from zluda.device.amd.emulator.instruction import EXEC, VCC, Instruction, Operand
+from zluda.device.amd.emulator.scope import SCOPE
 from zluda.device.amd.emulator.sources import Source
 from zluda.device.amd.emulator.table import Row, Statement, rows
 from zluda.device.amd.emulator.values import Typed
 from zluda.device.amd.emulator.wave import Wave
 
 Write = Callable[[], None]
-SCOPE = FUNCTIONS | UNITS | {"same": functions.constant, "zero": lambda x: functions.constant(x, 0.0)}
 _VCC_OPERAND = Operand("s", "vcc", VCC, 2)
 _NO_MODIFIERS_KEPT = ("v_nop", "v_pipeflush", "v_clrexcp")
 # Vega ISA 6.2: these write only the half that op_sel names; other 16-bit results clear the register's top.
@@ -285,7 +283,7 @@ def _div_scale(wave: Wave, instruction: Instruction) -> list[Write]:
         for i, o in enumerate(operands[2:5])
     ]
     is_denominator = operands[2] == operands[3]
-    value, scaled = functions.div_scale(*sources, is_denominator=is_denominator)
+    value, scaled = division.div_scale(*sources, is_denominator=is_denominator)
     bits = wave.b.bitcast(value.value, f"i{value.width}")
     index = operands[0].index
     return [lambda: wave.set_vgpr(index, bits), _mask_write(wave, operands[1], scaled.value)]
@@ -297,7 +295,7 @@ def _mqsad(wave: Wave, instruction: Instruction) -> list[Write]:
     wide = Source(wave, instruction, x, 0, context=wave.vector).u64
     reference = Source(wave, instruction, y, 1, context=wave.vector).u32
     sums = [Typed(wave.vector, wave.vgpr(accumulator.index + i), "u") for i in range(4)]
-    results = functions.quad_sad(wide, reference, sums, masked=True)
+    results = integers.quad_sad(wide, reference, sums, masked=True)
     return [
         lambda i=i, r=r: wave.set_vgpr(destination.index + i, r.value)  # type: ignore[misc]
         for i, r in enumerate(results)

@@ -209,7 +209,9 @@ class Wave:
 
 def _overlap(first: int, first_type: str, second: int, second_type: str) -> bool:
     """Whether two accesses to scalar registers share one."""
-    return first < second + (2 if second_type == "i64" else 1) and second < first + (2 if first_type == "i64" else 1)
+    return first < second + (2 if second_type == "i64" else 1) and second < first + (
+        2 if first_type == "i64" else 1
+    )
 
 
 _INVERSE_TWO_PI = {"i16": 0x3118, "i32": 0x3E22F983, "i64": 0x3FC45F306DC9C882}

@@ -13,8 +13,7 @@ A statement assigns an expression over the sources to the destination:
 ``SCC``        the scalar condition code
 =============  ==========================================================================================
 
-All sources are read before anything is written. Functions are those of ``functions.py`` and
-``approximate.py``; operators follow the operands' type. Modifiers (neg, abs, clamp, omod, SDWA, DPP, op_sel)
+All sources are read before anything is written. Functions are those of ``scope.py``; operators follow the operands' type. Modifiers (neg, abs, clamp, omod, SDWA, DPP, op_sel)
 are not the table's business.
 """
 
