@@ -9,6 +9,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from zluda.compiler.amd.faults import fence_products
 from zluda.compiler.amd.targets import target
 from zluda.errors import Error
 
@@ -53,20 +54,32 @@ def _set_options() -> None:
 
 def emit(text: str, options: Options) -> bytes:
     """Compile IR text. An error here is a fault of this compiler."""
+    machine = _machine(options.target, options.wave_size, options.level)
+    text = fence_products(_optimise(text, machine, options.level))
+    if options.kind == "llvm":
+        return text.encode()
+    module = _parse(text)
+    emitted = machine.emit_assembly(module).encode() if options.kind == "asm" else machine.emit_object(module)
+    return bytes(emitted)
+
+
+def _parse(text: str) -> Any:
     import llvmlite.binding as llvm
 
-    machine = _machine(options.target, options.wave_size, options.level)
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise Error(f"the compiler wrote LLVM IR that is not valid: {error}") from error
+    return module
+
+
+def _optimise(text: str, machine: Any, level: int) -> str:
+    import llvmlite.binding as llvm
+
+    module = _parse(text)
     module.data_layout = str(machine.target_data)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-    if options.kind == "llvm":
-        return str(module).encode()
-    if options.kind == "asm":
-        return str(machine.emit_assembly(module)).encode()
-    return bytes(machine.emit_object(module))
+    return str(module)

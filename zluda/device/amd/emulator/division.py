@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zluda.compiler.lower import rounding
 from zluda.device.amd.emulator.functions import (
     Number,
     absolute,
@@ -34,6 +35,9 @@ def div_fixup(quotient: Typed, denominator: Typed, numerator: Typed) -> Typed:
     result = _with_sign(
         select(is_nan(quotient), constant(quotient, infinity), quotient), denominator, numerator
     )
+    least = {16: -24, 32: -150, 64: -1075}[quotient.width]
+    underflows = exponent(numerator) - exponent(denominator) < least
+    result = select(underflows, _with_sign(0.0, denominator, numerator), result)
     result = select((d == infinity) | (n == 0.0), _with_sign(0.0, denominator, numerator), result)
     result = select((d == 0.0) | (n == infinity), _with_sign(infinity, denominator, numerator), result)
     invalid = ((d == 0.0) & (n == 0.0)) | ((d == infinity) & (n == infinity))
@@ -93,7 +97,23 @@ def div_fmas(x: Typed, y: Typed, z: Typed, scaled: Typed) -> Typed:
     result = fma(x, y, z)
     b = x.context.builder
     power = select(exponent(z) > bias, x.like(b.const("i32", scale), "i"), -scale)
-    return select(scaled, ldexp(result, power), result)
+    shifted = ldexp(result, power)
+    # A quotient that becomes subnormal is rounded there, once: what is scaled back has kept its sticky bit.
+    tiny = (exponent(shifted) == 0) & (exponent(result) != 0)
+    return select(scaled, select(tiny, ldexp(_fma_to_odd(x, y, z, result), power), shifted), result)
+
+
+def _fma_to_odd(x: Typed, y: Typed, z: Typed, nearest: Typed) -> Typed:
+    """``fma(x, y, z)`` truncated, with the last bit set where anything was cut off; finite operands."""
+    b = x.context.builder
+    wide = [v.value if v.width == 64 else b.cast("fpext", v.value, "double") for v in (x, y, z, nearest)]
+    error = rounding.residual(b, *wide)
+    inexact = b.fcmp("one", error, 0.0)
+    outside = b.xor(b.fcmp("ogt", error, 0.0), b.fcmp("ogt", wide[3], 0.0))
+    bits = b.bitcast(nearest.value, f"i{nearest.width}")
+    truncated = b.sub(bits, b.zext(b.and_(inexact, outside), bits.type))
+    odd = b.or_(truncated, b.zext(inexact, bits.type))
+    return nearest.like(b.bitcast(odd, nearest.value.type))
 
 
 _TWO_OVER_PI_BITS = 1201
