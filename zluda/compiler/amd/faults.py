@@ -7,7 +7,9 @@ import re
 from zluda.compiler.values import mangle
 
 _PRODUCT = re.compile(r"^  (%\S+) = fmul .*?(?:float|>) ", re.MULTILINE)
-_NARROWING = re.compile(r"^(  %\S+ = fptrunc) ((?:<(\d+) x )?float>?) (%\S+) to ((?:<\d+ x )?half>?)", re.MULTILINE)
+_NARROWING = re.compile(
+    r"^(  %\S+ = fptrunc) ((?:<(\d+) x )?float>?) (%\S+) to ((?:<\d+ x )?half>?)", re.MULTILINE
+)
 
 
 def fence_products(text: str) -> str:
@@ -22,11 +24,10 @@ def fence_products(text: str) -> str:
         narrow, wide, lanes, value, half = match.groups()
         if value not in products:
             return match[0]
-        kind = mangle("float", int(lanes or 1))
-        used.add(f"declare {wide} @llvm.arithmetic.fence.{kind}({wide})")
-        name = f"{value}.product.{match.start()}" if value[1] != '"' else f"{value[:-1]}.{match.start()}\""
-        name = name if not name[1].isdigit() else f"%p{name[1:]}"
-        return f"  {name} = call {wide} @llvm.arithmetic.fence.{kind}({wide} {value})\n{narrow} {wide} {name} to {half}"
+        intrinsic = f"@llvm.arithmetic.fence.{mangle('float', int(lanes or 1))}"
+        used.add(f"declare {wide} {intrinsic}({wide})")
+        name = f"%product.{match.start()}"
+        return f"  {name} = call {wide} {intrinsic}({wide} {value})\n{narrow} {wide} {name} to {half}"
 
     fenced = _NARROWING.sub(fence, text)
     return "\n".join([fenced, *sorted(d for d in used if d not in fenced)])
