@@ -16,7 +16,7 @@ def emit_kernel(
     """A kernel as ``kind`` (of :data:`KINDS`) for ``"cpu"`` or an AMD target.
 
     ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). A code object
-    (``hsaco``) leaves the module's variables to its loader. Raises PtxError and UnsupportedError as compilation does.
+    leaves the module's variables to its loader. Raises PtxError and UnsupportedError as compilation does.
     """
     if kind == "ptx":
         from zluda.ptx.printer import print_function

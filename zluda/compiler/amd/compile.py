@@ -8,6 +8,8 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT, STACK
@@ -15,7 +17,7 @@ from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import Target, target
-from zluda.compiler.amd.warp import VOTES
+from zluda.compiler.amd.warp import BARRIERS, VOTES
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.layout import SharedLayout, parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
@@ -23,7 +25,7 @@ from zluda.compiler.target import CompiledKernel, Dim3
 from zluda.compiler.unit import Unit
 from zluda.errors import Error
 from zluda.ptx import Module
-from zluda.ptx.module import Variable
+from zluda.ptx.module import Instruction, Variable
 from zluda.ptx.types import ScalarType
 
 MAX_THREADS = 1024
@@ -62,15 +64,27 @@ def build_unit(module: Module, name: str) -> Unit:
         raise Error(f"{module.file}: {name} is not a kernel")
     unit = Unit(module, function, ANY_BLOCK)
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "nounwind"
-    if _reduces_at_barriers(unit):
-        votes = Variable(VOTES, "shared", ScalarType.U32, 4)
-        unit.shared = SharedLayout([*unit.shared_variables(), votes])
+    own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
+    if own:
+        unit.shared = SharedLayout([*unit.shared_variables(), *own])
     return unit
 
 
-def _reduces_at_barriers(unit: Unit) -> bool:
-    functions = (unit.kernel, *unit.functions.values())
-    return any(i.opcode in ("bar", "barrier") and i.has("red") for f in functions for i in f.instructions)
+def _barriers(unit: Unit) -> Iterator[Instruction]:
+    for function in (unit.kernel, *unit.functions.values()):
+        yield from (i for i in function.instructions if i.opcode in ("bar", "barrier") and not i.has("warp"))
+
+
+def _names_threads(barrier: Instruction) -> bool:
+    """Whether a barrier says how many threads take part."""
+    return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
+
+
+# Shared variables of this compiler's own, and which barriers need them.
+_OWN_SHARED = (
+    ((VOTES, "shared", ScalarType.U32, 4), lambda barrier: barrier.has("red")),
+    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), _names_threads),
+)
 
 
 def kernel_ir(unit: Unit, chosen: Target, wave_size: int = 0) -> str:
@@ -111,6 +125,7 @@ def _max_threads(unit: Unit) -> int:
 
 def _define_kernel(unit: Unit, ops: AmdOps) -> None:
     f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
+    ops.clear_barriers(f)
     NativeControl(f).write()
     f.b.branch(LEAVE)
     f.b.label(LEAVE)

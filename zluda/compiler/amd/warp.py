@@ -12,7 +12,7 @@ from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lower.warp import source_lane
-from zluda.compiler.target import Lanes
+from zluda.compiler.target import WARP, Lanes
 from zluda.errors import UnsupportedError
 from zluda.ptx.types import ScalarType
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 VOTES = "zluda.votes"
 """The shared variable in which ``bar.red`` counts."""
+
+BARRIERS = "zluda.barriers"
+"""The shared variable that holds 16 barriers: threads arrived and generation of each."""
 
 _TRAPS = ("trap", "brkpt", "call", "assert")
 
@@ -115,14 +118,60 @@ class WarpOps(AtomicOps):
         reduce: str = "",
         predicate: Lanes | None = None,
     ) -> Lanes | None:
-        """The one barrier of a workgroup, whatever the number: all threads take part, or it is refused."""
+        """The workgroup's own barrier for all threads of a block, whatever its number; else one in LDS."""
         if threads is not None or not wait:
-            raise UnsupportedError("a barrier for some of a block's threads")
+            if reduce or threads is None or self.wave_size == 64:
+                raise UnsupportedError(
+                    "a barrier for some of a block's threads, in waves of 64 or with a vote"
+                )
+            self._named_barrier(f, identifier.parts[0], threads.parts[0], wait=wait)
+            return None
         self._synchronise(f)
         if not reduce:
             return None
         assert predicate is not None
         return one(self._count(f, reduce, predicate.parts[0]))
+
+    def _named_barrier(self, f: FunctionCodegen, identifier: Value, threads: Value, *, wait: bool) -> None:
+        """Arrivals and generation in LDS; whose arrival completes the barrier begins the next generation.
+
+        A warp counts as 32 threads (PTX ISA 9.7.13.1). Who waits, polls.
+        """
+        b = f.b
+        base = b.add(b.shl(b.and_(identifier, 15), 3), f.unit.shared.offsets[BARRIERS])
+        arrivals = b.cast("inttoptr", base, SHARED)
+        generation = b.gep(arrivals, 4)
+        b.emit('fence syncscope("workgroup") release')
+        before = b.define("i32", 1, f"load volatile i32, {generation.typed}, align 4")
+        leads = b.icmp("eq", self.lane(f), b.intrinsic("cttz", self.executing(f), False))
+        lead, last, poll, done = (b.fresh(n) for n in ("arrive", "complete", "await", "past"))
+        after = poll if wait else done
+        b.cond_branch(leads, lead, after)
+        b.label(lead)
+        text = f'atomicrmw add {arrivals.typed}, i32 {WARP} syncscope("workgroup") acq_rel'
+        arrived = b.add(b.define("i32", 1, text), WARP)
+        b.cond_branch(b.icmp("uge", arrived, threads), last, after)
+        b.label(last)
+        b.emit(f"store volatile i32 0, {arrivals.typed}, align 4")
+        b.emit('fence syncscope("workgroup") release')
+        b.emit(f"store volatile {b.add(before, 1).typed}, {generation.typed}, align 4")
+        b.branch(after)
+        if wait:
+            b.label(poll)
+            now = b.define("i32", 1, f"load volatile i32, {generation.typed}, align 4")
+            b.cond_branch(b.icmp("eq", now, before), poll, done)
+        b.label(done)
+        b.emit('fence syncscope("workgroup") acquire')
+
+    def clear_barriers(self, f: FunctionCodegen) -> None:
+        """At a kernel's start, where it has barriers in LDS."""
+        start = f.unit.shared.offsets.get(BARRIERS)
+        if start is None:
+            return
+        b = f.b
+        slot = b.add(b.shl(self.lane(f), 2), start)
+        b.emit(f"store i32 0, {b.cast('inttoptr', slot, SHARED).typed}, align 4")
+        self._synchronise(f)
 
     def _synchronise(self, f: FunctionCodegen) -> None:
         f.b.emit('fence syncscope("workgroup") release')

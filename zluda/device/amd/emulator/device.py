@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda.compiler.amd.code_object import CodeObject, KernelEntry
-from zluda.compiler.amd.targets import Target, target
+from zluda.compiler.amd.disassembler import library_for
+from zluda.compiler.amd.targets import target
 from zluda.device.amd.emulator import launch as setup
 from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.compile import HostCode
@@ -112,6 +113,7 @@ class EmulatedDevice:
         if check not in CHECKS:
             raise UnsupportedError(f"check={check!r}", f"device {name}; expected one of {', '.join(CHECKS)}")
         self.name, self.target, self.check = name, target(name), check
+        library_for(self.target)
         self.memory = memory if memory is not None else Memory()
         self.timeout_s = timeout_s
         self._scheduler = Scheduler(threads, seed=seed)
@@ -272,6 +274,3 @@ class EmulatedDevice:
     def close(self) -> None:
         self._scheduler.close()
         self.memory.close()
-
-
-__all__ = ["EmulatedCode", "EmulatedDevice", "EmulatedKernel", "Target"]
