@@ -15,6 +15,7 @@ help:  ## what a contributor can do
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "needs Python 3.11 or newer (none found; or name one: make PYTHON=/path/to/python3)"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer; $(PYTHON) is older"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # what using zluda needs

@@ -51,7 +51,7 @@ typedef int VdpGetProcAddress;
 """
 
 PROTOTYPE = re.compile(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(([^;{}]*?)\)\s*;", re.S)
-SUFFIX = re.compile(r"(_v\d+)?(_pts[dz])?$")
+SUFFIX = re.compile(r"(_v\d+)?(_pt(?:sz|ds))?$")
 
 # Structures whose fields the recorder or the player reads.
 LAYOUTS = {

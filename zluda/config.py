@@ -14,15 +14,12 @@ class Config:
     """Settings of this process. A field's metadata holds its variable's name and help."""
 
     device: str = field(default="auto", metadata={"env": "ZLUDA_DEVICE", "help": "default of --device"})
-    log_level: str = field(
-        default="warn",
-        metadata={"env": "ZLUDA_LOG_LEVEL", "help": "error, warn, info, debug or trace, on standard error"},
-    )
 
 
 # Variables whose feature is not built yet: refused by name when set, never ignored.
 NOT_BUILT = [
     "ZLUDA_ROOT",
+    "ZLUDA_LOG_LEVEL",
     "ZLUDA_COMPILE_VERBOSE",
     "ZLUDA_PROFILE",
     "ZLUDA_PERF_MODE",
@@ -41,18 +38,19 @@ NOT_BUILT = [
     "ZLUDA_CC",
 ]
 
-LOG_LEVELS = ("error", "warn", "info", "debug", "trace")
+_PREFIX = "ZLUDA_"
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Config:
-    """Read the settings; raises :class:`Error` naming a variable that is malformed or unknown here."""
-    for name in NOT_BUILT:
-        if name in environment:
+    """Read the settings; raises :class:`Error` naming a variable that this version does not have, or that is
+    empty.
+    """
+    known = {f.metadata["env"]: f.name for f in fields(Config)}
+    for name in environment:
+        if name in NOT_BUILT:
             raise Error(f"{name} is set, but this version does not have that feature yet; unset it")
-    values = {
-        f.name: environment[f.metadata["env"]] for f in fields(Config) if f.metadata["env"] in environment
-    }
-    config = Config(**values)
-    if config.log_level not in LOG_LEVELS:
-        raise Error(f"ZLUDA_LOG_LEVEL is {config.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
-    return config
+        if name.startswith(_PREFIX) and name not in known:
+            raise Error(f"{name} is set, but there is no such variable; there is {', '.join(known)}")
+        if name in known and not environment[name]:
+            raise Error(f"{name} is set to nothing; give it a value or unset it")
+    return Config(**{known[name]: environment[name] for name in known if name in environment})

@@ -39,10 +39,13 @@ class PtxError(Error):
 
 
 class UnsupportedError(Error):
-    """Something valid that this version cannot do: ``what`` by its own name, ``where`` it stands."""
+    """Something valid that this version cannot do: ``what`` by its own name, ``where`` it stands.
 
-    def __init__(self, what: str, where: str = "") -> None:
-        self.what, self.where = what, where
+    ``began``: it was met by a kernel that was running, which may have written memory before.
+    """
+
+    def __init__(self, what: str, where: str = "", *, began: bool = False) -> None:
+        self.what, self.where, self.began = what, where, began
         super().__init__(f"unsupported: {what}" + (f" ({where})" if where else ""))
 
 

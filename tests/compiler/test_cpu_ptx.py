@@ -94,6 +94,26 @@ def test_calls_of_functions_the_module_lacks_are_named(device: CpuDevice) -> Non
         run(device, body, module=module)
 
 
+def test_calls_of_functions_the_module_lacks_do_no_harm_where_no_thread_comes(device: CpuDevice) -> None:
+    module = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"
+    body = """setp.gt.u32 %p1, %r31, 99; @!%p1 bra past; { .param .b64 a; .param .b64 b; .param .b32 r;
+    call.uni (r), vprintf, (a, b); } past: st.global.u32 [%rd31], 7; ret;"""
+    assert run(device, body, module=module).tolist() == [7] * 32
+
+
+def test_a_function_that_cannot_be_lowered_spoils_only_who_calls_it(device: CpuDevice) -> None:
+    module = """.visible .func bad (.param .b64 p) { barrier.cluster.arrive; ret; }
+    .visible .func good (.param .b64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; st.u32 [%a], 3; ret; }
+    .global .u64 table[2] = {bad, good};"""
+    body = """P: .callprototype _ (.param .b64 p); .param .b64 p; st.param.b64 [p], %rd31;
+    setp.eq.u32 %p1, %r31, 9; selp.u64 %rd1, BAD, 8, %p1; mov.u64 %rd2, table; add.u64 %rd2, %rd2, %rd1;
+    ld.global.u64 %rd3, [%rd2]; call %rd3, (p), P; ret;"""
+    assert run(device, body.replace("BAD", "8"), module=module).tolist() == [3] * 32
+    with pytest.raises(UnsupportedError, match=r"barrier\.cluster\.arrive.*function bad") as caught:
+        run(device, body.replace("BAD", "0"), module=module)
+    assert caught.value.began
+
+
 def test_an_invalid_function_pointer_is_a_fault(device: CpuDevice) -> None:
     body = "P: .callprototype () _ (); mov.u64 %rd1, 12345; call %rd1, (), P; ret;"
     with pytest.raises(LaunchError, match="invalid function pointer"):
@@ -102,8 +122,11 @@ def test_an_invalid_function_pointer_is_a_fault(device: CpuDevice) -> None:
 
 def test_lanes_of_a_warp_at_different_barriers_are_refused_not_miscounted(device: CpuDevice) -> None:
     body = """setp.lt.u32 %p1, %r31, 5; @%p1 bra A; barrier.sync 0; bra E; A: barrier.sync 0; E: ret;"""
-    with pytest.raises(LaunchError, match="independent thread scheduling"):
+    with pytest.raises(
+        UnsupportedError, match=r"barrier\.sync reached by a part of a warp \(kernel k, test"
+    ) as e:
         run(device, body, threads=64)
+    assert e.value.began
 
 
 def test_an_early_return_does_not_stop_a_barrier(device: CpuDevice) -> None:
@@ -124,6 +147,12 @@ def test_brkpt_ends_the_launch(device: CpuDevice) -> None:
 def test_unsupported_instructions_are_named_with_their_place(device: CpuDevice) -> None:
     body = "mov.u64 %rd1, 0;\ntensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1; ret;"
     with pytest.raises(UnsupportedError, match=r"tensormap.*kernel k, test.ptx:9"):
+        run(device, body)
+
+
+def test_unsupported_forms_are_named_as_ptx_spells_them(device: CpuDevice) -> None:
+    body = "{ .reg .f32 %a<4>; atom.global.add.v2.f32 {%a0, %a1}, [%rd31], {%a2, %a3}; } ret;"
+    with pytest.raises(UnsupportedError, match=r"atom\.global\.add\.v2\.f32 \("):
         run(device, body)
 
 
@@ -280,3 +309,34 @@ def test_variables_where_the_record_had_them(device: CpuDevice) -> None:
     code.unload()
     assert device.allocate(512, address=address) == address
     device.free(address)
+
+
+TILES = "shr.u32 %r1, %r31, 3; and.b32 %r1, %r1, 3; shl.b32 %r1, %r1, 3; shl.b32 %r2, 255, %r1;"
+"""``%r2``: the members of the thread's tile of eight lanes."""
+
+
+@pytest.mark.parametrize("op", ["add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"])
+def test_tiles_of_a_warp_reduce_each_by_itself(device: CpuDevice, op: str) -> None:
+    body = f"""{TILES} mul.lo.u32 %r3, %r31, 2654435761; redux.sync.{op} %r4, %r3, %r2;
+    st.global.u32 [%rd31], %r4; ret;"""
+    values = (np.arange(32, dtype=np.uint64) * 2654435761).astype(np.uint32).reshape(4, 8)
+    name, kind = op.split(".")
+    signed = values.view(np.int32) if kind == "s32" else values
+    function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+                "or": np.bitwise_or, "xor": np.bitwise_xor}[name]  # fmt: skip
+    expected = np.repeat(function.reduce(signed, axis=1, dtype=signed.dtype).view(np.uint32), 8)
+    assert run(device, body).tolist() == expected.tolist()
+
+
+def test_tiles_of_a_warp_match_each_by_itself(device: CpuDevice) -> None:
+    body = f"""{TILES} and.b32 %r3, %r31, 1; setp.lt.u32 %p1, %r31, 16; selp.b32 %r3, %r3, 5, %p1;
+    match.any.sync.b32 %r4, %r3, %r2; match.all.sync.b32 %r5|%p2, %r3, %r2;
+    selp.b32 %r6, 1, 0, %p2; xor.b32 %r5, %r5, %r6; shl.b32 %r5, %r5, 1; xor.b32 %r4, %r4, %r5;
+    st.global.u32 [%rd31], %r4; ret;"""
+    expected = []
+    for lane in range(32):
+        tile = 255 << lane // 8 * 8
+        same = tile & (0xAAAAAAAA if lane & 1 else 0x55555555) if lane < 16 else tile
+        whole = (tile ^ 1 if lane >= 16 else 0) << 1
+        expected.append((same ^ whole) & 0xFFFFFFFF)
+    assert run(device, body).tolist() == expected

@@ -33,7 +33,7 @@ NOTICED = {
 def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
     environment = dict(os.environ)
     if mutation is not None:
-        environment |= {"PYTHONPATH": str(MUTATIONS), "ZLUDA_MUTATION": mutation}
+        environment |= {"PYTHONPATH": str(MUTATIONS), "MUTATION_OF_ZLUDA": mutation}
     command = [
         sys.executable,
         "-m",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap
 import os
@@ -93,4 +94,16 @@ def test_freed_blocks_coalesce(sizes: list[int], order: object) -> None:
     for start in starts:
         memory.free(start)
     assert memory._free == before
+    memory.close()
+
+
+def test_a_file_that_may_not_grow_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(capacity=GRANULE)
+
+    def refuse(descriptor: int, length: int) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "ftruncate", refuse)  # as in a confined runner
+    with pytest.raises(DeviceError, match="cannot add 2097152 bytes of device memory at 0x600000000000"):
+        memory.allocate(64, 0x6000_0000_0000)
     memory.close()

@@ -111,6 +111,8 @@ def test_the_first_divergence_is_the_first_that_fails() -> None:
     divergence = result.first_divergence
     assert divergence is not None
     assert divergence.result.call == 2
+    assert str(divergence) == "#2 k2: differs, element 17 of out: recorded 1.0, replayed 2.0"
+    assert str(result.verdict) == "differs"
     found = divergence.to_json()
     assert (found["kernel"], found["buffer"], found["index"], found["address"]) == ("k2", "out", 17, "0x1044")
     assert (found["recorded"], found["replayed"], found["ulp"]) == (1.0, 2.0, 8388608.0)

@@ -337,3 +337,14 @@ class TestStreamsAndEvents:
 
     def test_a_handle_of_another_kind_is_refused(self, driver: TranslatedDriver) -> None:
         refused("INVALID_HANDLE", driver.cuEventQuery, driver.cuStreamCreate())
+
+
+class TestPrimaryContext:
+    def test_it_comes_back_under_its_handle(self, driver: TranslatedDriver) -> None:
+        """As CUDA's does: the runtime makes the handle it knows current again after cudaDeviceReset."""
+        handle = driver.cuDevicePrimaryCtxRetain(0)
+        driver.cuDevicePrimaryCtxReset(0)
+        refused("INVALID_CONTEXT", driver.cuCtxSetCurrent, handle)
+        assert driver.cuDevicePrimaryCtxRetain(0) == handle
+        driver.cuCtxSetCurrent(handle)
+        assert driver.cuMemAlloc(16)

@@ -11,7 +11,7 @@ from replay_case import Case
 
 from zluda.device.base import Dim3
 from zluda.diff.results import Verdict
-from zluda.errors import LaunchError
+from zluda.errors import LaunchError, UnsupportedError
 from zluda.runner import RunnerDied
 from zluda.tracefile import ModuleKind
 
@@ -156,6 +156,52 @@ def test_an_unsupported_kernel_leaves_the_others_judged(case: Case) -> None:
     assert "tex.2d.v4.f32.s32 (kernel other)" in result.results[1].reason
     assert result.exit_status() == 2
     assert result.exit_status([Verdict.UNSUPPORTED]) == 0
+
+
+def test_what_a_kernel_wrote_before_it_met_something_unsupported_does_no_harm(case: Case) -> None:
+    def half_done(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        for address in (program.x, program.y):  # the record has no new y: it must be as before
+            device.write(address, bytes(SIZE))
+        raise UnsupportedError("call of vprintf", "kernel other", began=True)
+
+    program = Recorded(case)
+    other = case.record.function(program.module, "other", LAYOUT)
+    program.launch(other)
+    program.launch()
+    result = case.replay({"add": add, "other": half_done})
+    assert verdicts(result) == [Verdict.UNSUPPORTED, Verdict.IDENTICAL]
+
+
+def test_a_launch_that_failed_on_nvidia_too_is_no_fault(case: Case) -> None:
+    def fails(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        raise LaunchError("trap", kernel="other", block=(0, 0, 0))
+
+    program = Recorded(case)
+    program.launch()
+    other = case.record.function(program.module, "other", LAYOUT)
+    call = case.record.launch(other, parameters(program.x, program.y, COUNT), {}, captured=False)
+    case.record.gap(call, "memory", "the stream failed, its memory was not looked at: CUresult 719")
+    result = case.replay({"add": add, "other": fails})
+    assert verdicts(result) == [Verdict.IDENTICAL, Verdict.NOT_COMPARED]
+    assert result.results[1].reason.startswith("it failed on NVIDIA too: CUDA_ERROR_LAUNCH_FAILED")
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_launch_that_is_given_an_object_that_was_not_made_is_a_gap(case: Case, crash: bool) -> None:
+    def without(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        device.write(program.x, bytes(SIZE))
+        if crash:
+            raise LaunchError("no texture", kernel="other", block=(0, 0, 0))
+
+    program = Recorded(case)
+    case.record.call("cuTexObjectCreate", out={"pTexObject": 5})
+    other = case.record.function(program.module, "other", [(0, 8), (8, 8), (16, 8)])
+    result = added(case.record.read(program.x, SIZE), case.record.read(program.y, SIZE))
+    case.record.launch(other, struct.pack("<QQQ", program.x, program.y, 5), {program.x: result})
+    program.launch()
+    result = case.replay({"add": add, "other": without})
+    assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
+    assert "parameter 2 is 0x5, made by cuTexObjectCreate" in result.results[0].reason
 
 
 def test_a_syntax_error_loses_its_kernel_only(case: Case) -> None:

@@ -272,5 +272,32 @@ def test_long_replays_are_cut_and_say_so() -> None:
 def test_the_page_is_written_where_asked(tmp_path: Path) -> None:
     write_page([replay(launch(1))], tmp_path / "new" / "index.html")
     assert (tmp_path / "new" / "index.html").read_text("utf-8").startswith("<!doctype html>")
-    with pytest.raises(zluda.Error, match="Is a directory"):
+    with pytest.raises(zluda.Error, match="is a directory"):
         write_page([], tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"SQLite format 3\0 a trace", b"int main() {}", b"\x7fELF"])
+def test_a_page_replaces_no_file_but_a_page(tmp_path: Path, content: bytes) -> None:
+    place = tmp_path / "precious"
+    place.write_bytes(content)
+    with pytest.raises(zluda.Error, match="precious: is there and is not an HTML page"):
+        write_page([replay(launch(1))], place)
+    assert place.read_bytes() == content
+    for older in ("", "<!DOCTYPE html>\nold"):
+        place.write_text(older)
+        write_page([replay(launch(1))], place)
+        assert "scale" in place.read_text("utf-8")
+
+
+def test_a_trace_that_could_not_be_read_is_on_the_page() -> None:
+    text = render([replay(launch(1))], unread=[("gone<b>.bin", "gone.bin: No such file or directory")])
+    assert "1 of 2 traces hold; gone&lt;b&gt;.bin: not replayed" in text
+    assert "gone.bin: No such file or directory" in text
+    assert '<header class="top unclear">' in text
+    assert "Nothing was replayed" in render([], unread=[("gone", "No such file or directory")])
+    assert '<header class="top holds">' in render([replay(launch(1))])
+
+
+def test_a_page_can_go_to_a_device() -> None:
+    write_page([replay(launch(1))], "/dev/null")
+    assert not Path("/dev/null").is_file()

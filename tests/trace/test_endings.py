@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 from recorded_scenes import Recorded, StandIn, run_trace
 
-from zluda.tracefile import open_trace
+from zluda.tracefile import TraceWriter, open_trace
 from zluda.tracefile.ring import CONTROL
 
 Scene = Callable[..., Recorded]
@@ -54,13 +55,16 @@ def test_a_program_that_never_uses_cuda(scene: Scene) -> None:
     assert not recorded.trace.exists()
 
 
-@pytest.mark.parametrize("kind", ["missing", "not executable", "directory", "no place"])
+@pytest.mark.parametrize("kind", ["missing", "not executable", "directory", "no place", "no interpreter"])
 def test_a_program_that_cannot_be_started(standin: StandIn, tmp_path: Path, kind: str) -> None:
     trace, app = tmp_path / "trace.bin", tmp_path / "app"
     if kind == "not executable":
         app.write_text("text")
     elif kind == "directory":
         app.mkdir()
+    elif kind == "no interpreter":
+        app.write_text("#!/no/such/interpreter\n")
+        app.chmod(0o755)
     elif kind == "no place":
         trace, app = tmp_path / "nowhere" / "trace.bin", Path(standin.app)
     line = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), str(app)]
@@ -68,14 +72,27 @@ def test_a_program_that_cannot_be_started(standin: StandIn, tmp_path: Path, kind
     assert result.returncode == 2
     assert result.stderr.startswith("zluda: ") and result.stderr.count("\n") == 1
     assert str(app if kind != "no place" else trace.parent) in result.stderr
+    assert ("interpreter" in result.stderr) == (kind == "no interpreter")
 
 
 def test_an_older_trace_gives_way(standin: StandIn, tmp_path: Path) -> None:
     trace = tmp_path / "trace.bin"
-    trace.write_bytes(b"older" * 1000)
+    with TraceWriter.create(trace, {"host": "older"}):
+        pass
     assert run_trace(trace, standin.app, "status").status == 7
     with open_trace(trace) as opened:
         assert opened.counts().calls == 4
+        assert opened.meta["host"] != "older"
+
+
+def test_no_other_file_gives_way(standin: StandIn, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    shutil.copy(standin.app, app)
+    before = app.read_bytes()
+    recorded = run_trace(app, standin.app, "status")  # the slip: zluda trace -o ./app
+    assert recorded.status == 2
+    assert "app: is there and is not a trace" in recorded.errors
+    assert app.read_bytes() == before
 
 
 @contextmanager
@@ -258,3 +275,10 @@ def test_a_trace_being_recorded_is_not_overwritten(standin: StandIn, tmp_path: P
         second = run_trace(trace, standin.app, "saxpy")
         assert second.status == 2
         assert "another recorder is writing it" in second.errors
+
+
+def test_a_child_that_closes_every_descriptor_before_exec_goes_on(tmp_path: Path) -> None:
+    """Python's subprocess does; Frida's connection must survive it (agent/descriptors.c)."""
+    program = "import subprocess; [print(subprocess.check_output(['echo', 'hi'])) for _ in range(3)]"
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", program)
+    assert recorded.output == "b'hi\\n'\n" * 3

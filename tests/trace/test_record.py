@@ -104,7 +104,7 @@ def test_what_was_recorded_and_where(scene: Scene) -> None:
         assert trace.meta["command"][1:] == ["saxpy"]
         assert trace.meta["capture"] == "outputs"
     assert not Path(f"{recorded.trace}.rings").exists()
-    assert recorded.errors == f"zluda: {recorded.trace}: 13 calls, 1 launches\n"
+    assert recorded.errors == f"zluda: {recorded.trace}: 13 calls, 1 launch\n"
 
 
 def test_parameters_passed_through_extra(scene: Scene) -> None:
@@ -161,6 +161,16 @@ def test_memory_written_by_a_call_that_is_not_understood_is_read_again(scene: Sc
         big = device_allocations(trace)[2]
         assert contents(trace, big, 18, 100, 512) == b"\x01" * 100
         assert "cuMemsetD2D8" in {gap.kind for gap in trace.gaps}
+
+
+def test_threads_that_launch_a_kernel_for_the_first_time_together(scene: Scene) -> None:
+    recorded = scene("first_launches")
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert trace.counts().launches == 6 * 30
+        for launch in trace.iter_launches():
+            assert launch.layout == ((0, 4), (4, 4), (8, 8), (16, 8))
+            assert launch.parameters is not None and launch.parameters[:8] == struct.pack("<If", 4, 2.0)
 
 
 def test_calls_of_many_threads(scene: Scene) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from zluda.replay.names import entry_name
 from zluda.trace import spec
 from zluda.tracefile import ring
 
@@ -25,6 +28,21 @@ def test_every_form_of_an_entry_has_its_base() -> None:
     for name in ("cuMemcpyHtoDAsync_v2_ptsz", "cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync"):
         assert row(name)["base"] == "cuMemcpyHtoDAsync"
         assert row(name)["special"] == "copy_h2d_async"
+
+
+def test_forms_with_the_threads_own_default_stream_mean_what_the_plain_forms_mean() -> None:
+    functions = spec.driver_api()["functions"]
+    bases = {name: entry_name(name).base for name in functions}
+    assert {name: found["base"] for name, found in functions.items()} == bases
+    for name, found in functions.items():
+        plain = functions.get(re.sub(r"_pt(sz|ds)$", "", name), found)
+        assert _meaning(found) == _meaning(plain), name
+
+
+def _meaning(function: dict[str, Any]) -> list[object]:
+    """All but the parameters' names, which differ here and there in CUDA's headers."""
+    parameters = [{k: v for k, v in p.items() if k != "name"} for p in function["parameters"]]
+    return [function["effect"], function["replay"], function.get("special"), parameters]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,15 @@ def test_calls(text: str | list[str], calls: list[int]) -> None:
 
 def test_nothing_given_selects_everything() -> None:
     assert not Selection.parse([])
-    assert Selection.parse("").contains(5, "k")
+    assert Selection.parse([]).contains(5, "k")
+
+
+def test_an_empty_selection_does_not_select_everything(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing yet\n")
+    for text in ("", " , ", f"@{empty}"):
+        with pytest.raises(zluda.Error, match="nothing in it; expected 17"):
+            Selection.parse(text)
 
 
 def test_kernels_match_anywhere_unless_anchored() -> None:

@@ -229,6 +229,39 @@ def test_a_killed_writers_commits_are_read(tmp_path: Path) -> None:
     writer.close()
 
 
+@pytest.mark.parametrize("reason", ["attempt to write a readonly database", "unable to open database file"])
+def test_a_wal_that_cannot_be_folded_says_what_to_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    path.with_name(path.name + "-wal").write_bytes(b"")
+
+    def refuse(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError(reason)
+
+    monkeypatch.setattr("zluda.tracefile.schema.fold", refuse)  # as in a directory that cannot be written
+    assert f"cannot be folded in here ({reason}); copy both" in refused(path)
+
+
+def test_rings_that_cannot_be_merged_say_what_to_do(path: Path) -> None:
+    rings = path.with_name(path.name + ".rings")
+    rings.mkdir()
+    (rings / "control").write_bytes(b"junk")
+    message = refused(path)
+    assert "control: truncated" in message and "move that directory away to open the rest" in message
+    assert (rings / "control").read_bytes() == b"junk"
+    rings.rename(path.with_name("away"))
+    assert read_all(path)
+
+
+def test_a_damaged_definition_is_told_in_one_short_line(path: Path) -> None:
+    edit(
+        path,
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET sql = CAST(CAST(sql AS BLOB) || x'ff' AS TEXT)",
+    )
+    assert len(refused(path).removeprefix(str(path))) < 300
+
+
 def test_a_reopened_trace_goes_on(path: Path) -> None:
     with TraceWriter.reopen(path) as writer:
         signature = writer.signature("cuLater", [])

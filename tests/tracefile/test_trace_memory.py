@@ -15,8 +15,14 @@ from zluda.tracefile.blobs import ZEROS
 BASE = 0x7F00_0000_0000
 
 
+def add_calls(writer: TraceWriter, count: int) -> None:
+    signature = writer.signature("cuAny", [])
+    writer.add_calls((number, 1, None, signature, number, number, 0, b"") for number in range(count))
+
+
 def test_later_writes_lie_over_earlier_ones(tmp_path: Path) -> None:
     with TraceWriter.create(tmp_path / "t.bin") as writer:
+        add_calls(writer, 4)
         a = writer.add_allocation(0, BASE, 16)
         writer.add_page(1, a, 0, b"aaaaaaaa")
         writer.add_page(3, a, 4, b"bb")
@@ -30,8 +36,19 @@ def test_later_writes_lie_over_earlier_ones(tmp_path: Path) -> None:
             trace.memory_at(3).read(BASE + 6, 4)
 
 
+@pytest.mark.parametrize("call", [-2, 2, 10**9])
+def test_memory_at_a_call_that_is_not_there(tmp_path: Path, call: int) -> None:
+    with TraceWriter.create(tmp_path / "t.bin") as writer:
+        add_calls(writer, 2)
+    with open_trace(tmp_path / "t.bin") as trace:
+        assert trace.memory_at(-1).allocation(BASE) is None
+        with pytest.raises(zluda.TraceError, match=f"at call {call}: no such call"):
+            trace.memory_at(call)
+
+
 def test_a_new_allocation_at_an_old_address_starts_unknown(tmp_path: Path) -> None:
     with TraceWriter.create(tmp_path / "t.bin") as writer:
+        add_calls(writer, 5)
         old = writer.add_allocation(0, BASE, 8)
         writer.add_page(1, old, 0, b"old data")
         writer.close_allocation(old, 2)

@@ -162,6 +162,46 @@ def test_frames(trace: Trace) -> None:
     assert bool(modules.loc[1, "has_ptx"]) is True
 
 
+def test_a_call_that_never_returned_costs_the_others_no_nanosecond(tmp_path: Path) -> None:
+    end = 2**53 + 1  # as a machine's clock has it after 104 days
+    with TraceWriter.create(tmp_path / "t.bin") as writer:
+        signature = writer.signature("cuInit", [])
+        rows = [(0, 1, None, signature, end - 1, end, 0, b""), (1, 1, 0, signature, end, None, None, b"")]
+        writer.add_calls(rows)
+    with open_trace(tmp_path / "t.bin") as trace:
+        calls = trace.calls()
+    assert calls["end_ns"][0] == end
+    assert calls["end_ns"].isna().tolist() == [False, True]
+
+
+def test_nothing_but_a_trace_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "precious"
+    path.write_bytes(b"int main() {}" * 100)
+    with pytest.raises(zluda.TraceError, match="precious: is there and is not a trace"):
+        TraceWriter.create(path)
+    assert path.read_bytes().startswith(b"int main")
+    with pytest.raises(zluda.TraceError, match="/dev/null: is there and is not a trace"):
+        TraceWriter.create("/dev/null")
+    assert Path("/dev/null").is_char_device()
+    path.write_bytes(b"")
+    for _ in range(2):
+        TraceWriter.create(path).close()
+
+
+@pytest.mark.filterwarnings("error::DeprecationWarning")
+def test_calls_are_finished_and_launches_timed_as_later_pythons_want_it(tmp_path: Path) -> None:
+    with TraceWriter.create(tmp_path / "t.bin") as writer:
+        signature = writer.signature("cuLaunchKernel", [])
+        writer.add_calls([(7, 1, None, signature, 10, None, None, b"")])
+        function = writer.add_function(7, 1, "k", module=None)
+        writer.add_launch(7, writer.shape(function, (1, 1, 1), (1, 1, 1)), b"")
+        writer.finish_calls([(7, 20, 0, b"")])
+        writer.set_gpu_times([(7, 1234)])
+    with open_trace(tmp_path / "t.bin") as trace:
+        assert (trace.call(7).end_ns, trace.call(7).result) == (20, 0)
+        assert trace.launch(7).gpu_time_ns == 1234
+
+
 def test_frames_of_an_empty_trace_keep_their_columns(tmp_path: Path) -> None:
     TraceWriter.create(tmp_path / "empty.bin").close()
     with open_trace(tmp_path / "empty.bin") as trace:

@@ -26,10 +26,13 @@ def command(a: str, b: str, allow: str, html: str | None, as_json: bool) -> None
     """
     from zluda.diff.results import parse_allow
     from zluda.diff.traces import compare_traces
+    from zluda.report.html import check_place
     from zluda.report.terminal import print_result
     from zluda.tracefile import open_trace
 
     allowed = parse_allow(allow)
+    if html is not None:
+        check_place(html)
     with open_trace(a) as left, open_trace(b) as right, _progress(left.counts().launches) as progress:
         result = compare_traces(left, right, progress=progress)
     if as_json:

@@ -14,15 +14,15 @@ _MOST_MEMORY = 1 << 30
 @click.command(name="dump")
 @click.argument("file", metavar="FILE")
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
-@click.option("--launches", "what", flag_value="launches", help="Kernel launches instead of all calls.")
-@click.option("--modules", "what", flag_value="modules", help="Modules and the images in them.")
-@click.option("--allocations", "what", flag_value="allocations", help="Device memory and module variables.")
-@click.option("--gaps", "what", flag_value="gaps", help="What was not captured, and why.")
+@click.option("--launches", is_flag=True, help="Kernel launches instead of all calls.")
+@click.option("--modules", is_flag=True, help="Modules and the images in them.")
+@click.option("--allocations", is_flag=True, help="Device memory and module variables.")
+@click.option("--gaps", is_flag=True, help="What was not captured, and why.")
 @click.option("--ptx", metavar="KERNEL|MODULE", help="A kernel's PTX by its name, a module's by its number.")
 @click.option("--memory", metavar="CALL:ADDRESS:SIZE", help="Memory after a call: 17:0x7f0000000000:256.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def command(
-    file: str, select: tuple[str, ...], what: str | None, ptx: str | None, memory: str | None, as_json: bool
+    file: str, select: tuple[str, ...], ptx: str | None, memory: str | None, as_json: bool, **lists: bool
 ) -> None:
     """Print what a trace holds; without an option every driver call, one a line.
 
@@ -31,8 +31,12 @@ def command(
     from zluda.report import listing
     from zluda.tracefile import Selection, open_trace
 
-    if sum(option is not None for option in (what, ptx, memory)) > 1:
+    whats = [name for name, given in lists.items() if given]
+    places = [name for name, given in (("ptx", ptx), ("memory", memory)) if given is not None]
+    if len(whats) + len(places) > 1:
         raise click.UsageError("give one of --launches, --modules, --allocations, --gaps, --ptx and --memory")
+    if select and places:
+        raise click.UsageError(f"--select does not go with --{places[0]}")
     selection = Selection.parse(select)
     with open_trace(file) as trace:
         if ptx is not None:
@@ -40,7 +44,7 @@ def command(
         elif memory is not None:
             lines = listing.memory_dump(trace, *_place(memory))
         else:
-            lines = listing.LISTS[what or "calls"](trace, selection)
+            lines = listing.LISTS[whats[0] if whats else "calls"](trace, selection)
         for text, value in lines:
             click.echo(json.dumps(value) if as_json else text)
 

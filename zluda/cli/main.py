@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 import zluda
+from zluda.cli.say import say
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 # verb → (module, one line of help). The module defines `command`, a click command of the verb's name.
 VERBS = {
@@ -21,8 +26,22 @@ VERBS = {
 }
 
 
+class _ReaderGone(Exception):
+    """Whoever read standard output has closed it."""
+
+
 class _LazyGroup(click.Group):
     """Knows every verb's name and help without importing any verb's module."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # Click would exit with 1, which is a verdict: "something differs".
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -45,15 +64,49 @@ def command() -> None:
 
     Example: zluda replay corpus/saxpy/trace.bin --device cpu
     """
+    from zluda import config
+
+    config.load()
 
 
 def main() -> None:
-    """Run the command line; every :class:`zluda.Error` becomes one line on standard error and status 2."""
+    """Run the command line. Whatever a person or the system did wrong is one line on standard error and
+    status 2.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ✓ gets \\u2713
+            stream.reconfigure(errors="backslashreplace")
     try:
-        command.main(standalone_mode=True)
-    except zluda.Error as error:
-        print(f"zluda: {error}", file=sys.stderr)
+        sys.exit(command.main(prog_name="zluda", standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         sys.exit(2)
+    except click.UsageError as error:
+        verb = error.ctx.command_path if error.ctx is not None else "zluda"
+        _fail(f"{error.format_message()} (see {verb} --help)")
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except zluda.Error as error:
+        _fail(error)
+    except _ReaderGone:
+        _drop_output()
+        sys.exit(2)
+    except OSError as error:
+        _drop_output()
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted")
+        sys.exit(_INTERRUPTED)
+
+
+def _fail(message: object) -> NoReturn:
+    say(message)
+    sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Nothing more can be written: keep Python from trying once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

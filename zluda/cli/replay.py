@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zluda.cli.say import say
 from zluda.errors import Error
 
 if TYPE_CHECKING:
@@ -57,11 +58,14 @@ def command(
     from zluda import config
     from zluda.device import names
     from zluda.diff.results import parse_allow
+    from zluda.report.html import check_place
 
     allowed = parse_allow(allow)
+    if html is not None:
+        check_place(html)
     if output is not None and len(files) > 1:
         raise Error(f"--output {output}: give one FILE, since a trace holds one replay")
-    asked = device or config.load().device
+    asked = config.load().device if device is None else device
     chosen = names.resolve(asked)
     if asked != chosen:
         print(f"device {asked} is {chosen}", file=sys.stderr)
@@ -82,6 +86,7 @@ def command(
             )
 
     results: list[ReplayResult] = []
+    unread: list[tuple[str, str]] = []
     statuses: set[int] = set()
     for file in files:
         try:
@@ -89,7 +94,8 @@ def command(
         except Error as error:
             if len(files) == 1:
                 raise
-            print(f"zluda: {error}", file=sys.stderr)
+            say(error)
+            unread.append((file, str(error)))
             statuses.add(2)
             continue
         _show(result, as_json=as_json)
@@ -98,7 +104,7 @@ def command(
     if html is not None:
         from zluda.report.html import write_page
 
-        write_page(results, html)
+        write_page(results, html, unread=unread)
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
 
 

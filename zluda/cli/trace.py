@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from zluda.cli.say import say
 
-@click.command("trace", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+
+@click.command("trace", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "output", type=click.Path(path_type=Path), default=Path("trace.bin"), show_default=True)
 @click.option(
     "--capture",
@@ -26,29 +28,27 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
 
     Example: zluda trace -o saxpy.bin ./saxpy 4096
     """
+    from zluda.report.words import plural
     from zluda.trace.session import record
 
-    outcome = record(app, output, capture=capture, note=_say)
+    outcome = record(app, output, capture=capture, note=say)
     for problem in outcome.problems:
-        _say(problem)
+        say(problem)
     if not outcome.calls and not outcome.recovered and not outcome.children:
         if not outcome.problems:
-            _say(f"nothing was recorded: {app[0]} made no CUDA driver call")
+            say(f"nothing was recorded: {app[0]} made no CUDA driver call")
         sys.exit(2)
     if outcome.status > 128:
-        _say(_end(outcome.status - 128, outcome.open_call))
+        say(_end(outcome.status - 128, outcome.open_call))
     if not quiet:
         if outcome.calls:
-            _say(f"{output}: {outcome.calls} calls, {outcome.launches} launches")
+            counted = f"{plural(outcome.calls, 'call')}, {plural(outcome.launches, 'launch', 'launches')}"
+            say(f"{output}: {counted}")
         elif outcome.recovered:
-            _say(f"{output}: recording ended early; what it had got by then is on record")
+            say(f"{output}: recording ended early; what it had got by then is on record")
         for child in outcome.children:
-            _say(f"{child}: a child process")
+            say(f"{child}: a child process")
     sys.exit(outcome.status)
-
-
-def _say(text: str) -> None:
-    print(f"zluda: {text}", file=sys.stderr)
 
 
 def _end(number: int, open_call: tuple[int, str] | None) -> str:

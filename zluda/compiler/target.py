@@ -97,12 +97,21 @@ class ParameterSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that has no lowering: ``what`` by its own name, ``where`` it stands."""
+
+    what: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledKernel:
     """Machine code of one kernel for one block shape.
 
     ``entry`` names the function in ``code`` (a relocatable object). ``symbols`` are the module variables
     whose addresses the code reads, in the order of the address table it is given. ``shared_bytes`` is static
-    shared memory; dynamic shared memory begins right after it, at ``dynamic_shared_offset``.
+    shared memory; dynamic shared memory begins right after it, at ``dynamic_shared_offset``. ``refusals`` are
+    what the code cannot do, named should a thread come to it.
     """
 
     name: str
@@ -115,6 +124,7 @@ class CompiledKernel:
     shared_bytes: int
     dynamic_shared_offset: int
     instructions: int
+    refusals: tuple[Refusal, ...] = ()
 
 
 class TargetOps(Protocol):
@@ -232,6 +242,10 @@ class TargetOps(Protocol):
 
     def trap(self, f: FunctionCodegen, kind: str) -> None:
         """Stop the launch for the active lanes: ``trap``, ``brkpt``, ``call`` (through a bad pointer)."""
+        ...
+
+    def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
+        """Stop the launch for the active lanes because this target cannot go on."""
         ...
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:

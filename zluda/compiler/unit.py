@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from zluda.compiler import ir
 from zluda.compiler.layout import SharedLayout, function_handle
-from zluda.compiler.target import Dim3
+from zluda.compiler.target import Dim3, Refusal
 from zluda.errors import PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
@@ -63,6 +63,7 @@ class Unit:
     may_exit: bool = False
     uses_fibers: bool = False
     candidates: list[str] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._reach(self.kernel)
@@ -94,6 +95,12 @@ class Unit:
         if name not in self.symbols:
             self.symbols.append(name)
         return self.symbols.index(name)
+
+    def refusal_index(self, refusal: Refusal) -> int:
+        """Where a refusal stands in the table that a launch that comes to it is told by."""
+        if refusal not in self.refusals:
+            self.refusals.append(refusal)
+        return self.refusals.index(refusal)
 
     def handle(self, name: str) -> int:
         """A function's address as PTX sees it."""

@@ -35,8 +35,11 @@ def open_device(
 
     ``numerics`` is ``"nvidia"`` or ``"native"``, ``check`` ``"none"``, ``contract`` ``"auto"``; a value this
     version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
-    process. Raises DeviceError for a device that is not there.
+    process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one.
+    Raises DeviceError for a device that is not there.
     """
+    from zluda import config
     from zluda.device import api
 
+    config.load()
     return api.open_device(name, numerics=numerics, check=check, contract=contract, isolate=isolate)

@@ -55,6 +55,9 @@ class Verdict(Enum):
     GAP = "gap", "not captured, or not possible on this device", CountsAs.CANNOT_TELL
     NOT_REPLAYED = "not-replayed", "left out by the selection", CountsAs.NEUTRAL
 
+    def __str__(self) -> str:
+        return str(self.value)
+
     @property
     def key(self) -> str:
         """The name as a JSON key: underscores for dashes."""
@@ -209,6 +212,16 @@ class FirstDivergence:
     result: LaunchResult
     buffer: BufferComparison | None
     element: Element | None
+
+    def __str__(self) -> str:
+        text = f"#{self.result.call} {self.result.kernel}: {self.result.verdict}"
+        if self.buffer is None or self.element is None:
+            return f"{text}, {self.result.reason}" if self.result.reason else text
+        element = self.element
+        return (
+            f"{text}, element {element.index} of {self.buffer.label}:"
+            f" recorded {element.recorded}, replayed {element.replayed}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {

@@ -10,7 +10,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zluda.ptx.module import (
     Address,
@@ -27,6 +27,7 @@ from zluda.ptx.module import (
     Symbol,
     Vector,
 )
+from zluda.ptx.operand_types import Shape, accepted, describe, shape_of, suits
 from zluda.ptx.table import FAMILIES, SLOTS, TYPE_GROUPS
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
@@ -68,12 +69,16 @@ class Modifier:
 
 @dataclass(frozen=True, slots=True)
 class OperandKind:
-    """One operand position of a row: the classes it accepts, without and with ``.vec`` written."""
+    """One operand position of a row: the classes it accepts, without and with ``.vec`` written.
+
+    ``rule`` is the word of :mod:`zluda.ptx.operand_types` that says which types it takes.
+    """
 
     name: str
     classes: Classes
     vector_classes: Classes
     destination: bool
+    rule: str = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,21 @@ class Form:
     slots: dict[str, str]
     types: tuple[ScalarType, ...]
     vector: int
+    named_types: dict[str, ScalarType]
+
+    def takes(self, kind: OperandKind) -> frozenset[Shape] | None:
+        """The shapes of operands that suit a position, given this form's types; None: any."""
+        word = kind.rule.rstrip("+%")
+        of = self.named_types.get(word) or BY_SPELLING.get(word)
+        if word == "double":
+            of = self.types[0]
+        takes = accepted(of, kind.rule, kind.destination)
+        if self.vector > 1 and of is not None and of.kind == "f" and takes:  # .v2.f32 {%r1, %r2}: as ptxas
+            whole = accepted(BY_SPELLING[f"u{max(of.bits, 8)}"], kind.rule, True)
+            takes |= whole or frozenset()
+        if self.vector > 1 and takes and not kind.destination:
+            takes |= {"int", "f32", "f64"}  # ptxas looks at the registers of a vector only
+        return takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +130,16 @@ class Opcode:
 
     name: str
     forms: tuple[Form, ...]
-    accepted: dict[tuple[type, ...], Choice] = field(default_factory=dict)
+    accepted: dict[tuple[Shape, ...], Choice] = field(default_factory=dict)
 
     def choose(self, operands: Sequence[Operand]) -> Choice:
         """The first form that accepts these operands; raises :class:`OperandMismatch`."""
-        classes = tuple(map(type, operands))
-        choice = self.accepted.get(classes)
+        shapes = tuple(
+            [o.type if o.__class__ is Register and not o.special else shape_of(o) for o in operands]
+        )
+        choice = self.accepted.get(shapes)
         if choice is None:
-            choice = self.accepted[classes] = _choose(self.forms, classes)
+            choice = self.accepted[shapes] = _choose(self.forms, tuple(map(type, operands)), shapes)
         return choice
 
 
@@ -171,19 +193,37 @@ def rows(opcode: str) -> tuple[Row, ...]:
 def _compile(text: str) -> Row:
     head, *clauses = (part.strip() for part in text.split(";"))
     words = dict(SLOTS)
+    rules: dict[str, str] = {}
     for clause in clauses:
         name, _, value = clause.partition("=")
-        words[name.strip()] = value
+        if name.strip() == "as":
+            rules = dict(item.split(":") for item in value.split())
+        else:
+            words[name.strip()] = value
     match = _ROW_HEAD.fullmatch(head)
     if match is None:
         raise ValueError(f"instruction table: cannot read row {text!r}")
     opcode, modifiers, operands = match.groups()
-    return Row(
-        text,
-        opcode,
-        tuple(_modifier(name, bool(brace), words) for brace, name in _MODIFIER.findall(modifiers)),
-        tuple(_shapes(operands)),
+    positions = tuple(_modifier(name, bool(brace), words) for brace, name in _MODIFIER.findall(modifiers))
+    type_names = [m.name for m in positions if m.role == "type"]
+    shapes = tuple(
+        tuple(
+            replace(kind, rule=rules.get(kind.name) or rules.get("*") or _default_rule(kind.name, type_names))
+            for kind in shape
+        )
+        for shape in _shapes(operands)
     )
+    return Row(text, opcode, positions, shapes)
+
+
+def _default_rule(operand: str, types: Sequence[str]) -> str:
+    """Which type modifier an operand follows: the one of its letter, else the first (``d``) or the last."""
+    if operand[0] == "!":
+        return "pred"
+    if not types or not ("a" <= operand[0] <= "z") or operand[0] == "x":
+        return "any"
+    own = f"{operand[0]}type"
+    return own if own in types else types[0 if operand[0] == "d" else -1]
 
 
 def _modifier(name: str, optional: bool, words: dict[str, str]) -> Modifier:
@@ -306,17 +346,17 @@ def _complete(row: Row, at: Sequence[int]) -> bool:
 
 def _form(row: Row, words: Sequence[str], at: Sequence[int]) -> Form:
     slots: dict[str, str] = {}
-    types: list[ScalarType] = []
+    types: dict[str, ScalarType] = {}
     vector = 1
     for word, i in zip(words, at, strict=True):
         modifier = row.modifiers[i]
         if modifier.role == "vector":
             vector = int(word[1:])
         elif modifier.role == "type" and word in BY_SPELLING:
-            types.append(BY_SPELLING[word])
+            types[modifier.name] = BY_SPELLING[word]
         else:
             slots[modifier.name] = word
-    return Form(row, slots, tuple(types), vector)
+    return Form(row, slots, tuple(types.values()), vector, types)
 
 
 def _mismatch(dotted: str, words: list[str], placed: list[tuple[Row, list[int]]]) -> OpcodeMismatch:
@@ -347,32 +387,39 @@ def _list(words: Sequence[str], limit: int = 12) -> str:
 # --- operands --------------------------------------------------------------------------------------
 
 
-def _choose(forms: Sequence[Form], classes: tuple[type, ...]) -> Choice:
-    best = -1
-    expected: set[type] = set()
+def _choose(forms: Sequence[Form], classes: tuple[type, ...], shapes: tuple[Shape, ...]) -> Choice:
+    best, best_expected = -1, list[str]()
     counts: set[int] = set()
     for form in forms:
-        for shape in form.row.shapes:
-            counts.add(len(shape))
-            if len(shape) != len(classes):
+        for kinds in form.row.shapes:
+            counts.add(len(kinds))
+            if len(kinds) != len(classes):
                 continue
-            position = _first_misfit(form, shape, classes)
-            if position is None:
-                return Choice(form, sum(kind.destination for kind in shape))
-            if position >= best:
-                allowed = shape[position].vector_classes if form.vector > 1 else shape[position].classes
-                expected = set(allowed) | (expected if position == best else set())
-                best = position
+            misfit = _first_misfit(form, kinds, classes, shapes)
+            if misfit is None:
+                return Choice(form, sum(kind.destination for kind in kinds))
+            if misfit[0] > best:
+                best, best_expected = misfit[0], []
+            if misfit[0] == best and misfit[1] not in best_expected:
+                best_expected.append(misfit[1])
     if best < 0:
         raise OperandMismatch(None, f"{' or '.join(map(str, sorted(counts)))} operands")
-    names = (name for cls, name in _CLASS_NAMES.items() if cls in expected)
-    raise OperandMismatch(best, " or ".join(names))
+    raise OperandMismatch(best, " or ".join(best_expected))
 
 
-def _first_misfit(form: Form, shape: Sequence[OperandKind], classes: Sequence[type]) -> int | None:
-    for i, (kind, cls) in enumerate(zip(shape, classes, strict=True)):
-        if cls not in (kind.vector_classes if form.vector > 1 else kind.classes):
-            return i
+def _first_misfit(
+    form: Form, kinds: Sequence[OperandKind], classes: Sequence[type], shapes: Sequence[Shape]
+) -> tuple[int, str] | None:
+    """The first operand that the form does not take, and what it would have taken; operands' classes are
+    looked at before their types, so that the error names the coarser fault."""
+    for i, (kind, cls) in enumerate(zip(kinds, classes, strict=True)):
+        allowed = kind.vector_classes if form.vector > 1 else kind.classes
+        if cls not in allowed:
+            return i, " or ".join(name for known, name in _CLASS_NAMES.items() if known in allowed)
+    for i, (kind, shape) in enumerate(zip(kinds, shapes, strict=True)):
+        takes = form.takes(kind)
+        if not suits(shape, takes, form.vector):
+            return i, describe(shape, takes, form.vector)
     return None
 
 

@@ -69,6 +69,8 @@ class ScalarType(enum.Enum):
     SAMPLERREF = ("samplerref", 64, "ref")
     SURFREF = ("surfref", 64, "ref")
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own is slow Python
+
     @property
     def spelling(self) -> str:
         """As PTX writes it, without the dot: ``"u32"``."""

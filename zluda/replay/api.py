@@ -42,10 +42,12 @@ def replay(
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
+    from zluda import config
     from zluda.device import names
     from zluda.tracefile import Selection, open_trace
 
     started = time.perf_counter()
+    config.load()
     full = names.resolve(device)
     names.check_options(full, numerics=numerics, check="none", contract="auto")
     selection = Selection.parse(select)

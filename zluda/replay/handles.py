@@ -73,6 +73,10 @@ class HandleMap:
             if isinstance(value, int) and value:
                 self._unplayed[value] = call.function
 
+    def maker_of(self, value: int) -> str | None:
+        """The function, not replayed, whose call gave out this value."""
+        return self._unplayed.get(value)
+
     def known(self, kind: str, recorded: int) -> bool:
         """Whether any recorded call, replayed or not, gave out this handle."""
         return (kind, recorded) in self._live or recorded in self._unplayed

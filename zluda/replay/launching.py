@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zluda.diff.results import LaunchResult, Verdict
-from zluda.errors import Error
+from zluda.driver import RESULT_NAMES
+from zluda.errors import Error, UnsupportedError
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
@@ -21,6 +23,9 @@ from zluda.tracefile import Call, Launch, Selection
 
 if TYPE_CHECKING:
     from zluda.diff.element_type import LaunchTypes
+
+STREAM_FAILED = re.compile(r"the stream failed, its memory was not looked at: CUresult (\d+)")
+"""What the recorder notes of a launch after which its stream had failed (``trace/agent/capture.c``)."""
 
 MAX_DEATHS = 3
 """How often one kernel may bring the runner down before its other launches are left out."""
@@ -108,6 +113,9 @@ class LaunchPlayer:
             outputs = self._outputs(launch)
             since = {key: call for key, call in since.items() if key not in outputs}
         verdict, reason = judge_launch(compared, reach, min(since.values(), default=None))
+        unmade = self._unmade_argument(launch) if compared.differs else None
+        if unmade is not None:
+            return self._without(launch, reach, unmade, rewrite=True)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         changed = {
             key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
@@ -125,6 +133,20 @@ class LaunchPlayer:
         if launch.call in self._gaps:
             verdict, reason = Verdict.GAP, self._gaps[launch.call]
         return _result(launch, verdict, reason, seconds=seconds), replayed
+
+    def _unmade_argument(self, launch: Launch) -> Unavailable | None:
+        """That a parameter is the handle of an object (a texture's, say) that this replay has not made.
+
+        Such a handle may be a small number, so it is told from one only where the launch went wrong.
+        """
+        for index, (offset, size) in enumerate(launch.layout or ()):
+            for at in range(offset, offset + size - 7, 8):
+                value = int.from_bytes(launch.parameters[at : at + 8], "little")
+                maker = self._recovery.state.handles.maker_of(value)
+                if maker is not None:
+                    made = f"parameter {index} is {value:#x}, made by {maker}, which is not replayed"
+                    return Unavailable(Verdict.GAP, made)
+        return None
 
     def _type(self, one: LiveAllocation, launch: Launch) -> str:
         """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
@@ -154,18 +176,31 @@ class LaunchPlayer:
     ) -> tuple[LaunchResult, Ranges]:
         """A launch that failed here. One that had begun may have written anything within its reach."""
         failure = death(error) if isinstance(error, RunnerDied) else why(error)
-        began = failure.verdict in (Verdict.CRASH, Verdict.HANG)
-        if began and differing_since is not None:
+        died = failure.verdict in (Verdict.CRASH, Verdict.HANG)
+        began = died or (isinstance(error, UnsupportedError) and error.began)
+        if died and differing_since is not None:
             reason = f"{failure.reason}; its inputs already differed after call {differing_since}"
             failure = Unavailable(failure.verdict, reason)
-        if began:
+        if died:
+            failure = self._failed_there_too(launch) or self._unmade_argument(launch) or failure
             self._deaths[launch.kernel] += 1
+        if began:
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():
                 self._recovery.rebuild(launch.call)
                 reach = self._reach(launch)
             for one in reach:
                 self._recovery.state.memory.touched(one, 0, one.size)
         return self._without(launch, reach, failure, rewrite=began)
+
+    def _failed_there_too(self, launch: Launch) -> Unavailable | None:
+        """That the recorded launch failed as well: to fail is what it should do."""
+        failed = STREAM_FAILED.fullmatch(self._gaps.get(launch.call, ""))
+        if failed is None:
+            return None
+        result = int(failed[1])
+        return Unavailable(
+            Verdict.NOT_COMPARED, f"it failed on NVIDIA too: {RESULT_NAMES.get(result, result)}"
+        )
 
     def _without(
         self, launch: Launch, reach: list[LiveAllocation], failure: Unavailable, *, rewrite: bool = False

@@ -15,6 +15,7 @@ from zluda.report import recording, words
 from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
 
+_PAGE_START = b"<!doctype html"
 _SHOWN_ROWS = 2000
 _SHOWN_DIFFERENCES = 20
 _SHOWN_REASONS = 50
@@ -28,20 +29,44 @@ _TONES = {
 }
 
 
-def write_page(results: Sequence[ReplayResult], path: str | Path) -> None:
+Unread = Sequence[tuple[str, str]]
+"""Traces that could not be replayed at all: (file, why)."""
+
+
+def write_page(results: Sequence[ReplayResult], path: str | Path, *, unread: Unread = ()) -> None:
     """Write ``results`` to one page at ``path``; missing directories are made.
 
     Raises :class:`Error` naming the file where it cannot be written.
     """
     path = Path(path)
+    check_place(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(results), "utf-8")
+        path.write_text(render(results, unread=unread), "utf-8")
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from error
 
 
-def render(results: Sequence[ReplayResult]) -> str:
+def check_place(path: str | Path) -> None:
+    """May a page be written at ``path``? Raises :class:`Error` where a file that is no page would be lost.
+
+    Devices and pipes (``/dev/stdout``) take a page without losing anything.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise Error(f"{path}: is a directory")
+        if not path.is_file():
+            return
+        with path.open("rb") as stream:
+            start = stream.read(len(_PAGE_START))
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from error
+    if start and start.lower() != _PAGE_START:
+        raise Error(f"{path}: is there and is not an HTML page; not replaced, choose another name")
+
+
+def render(results: Sequence[ReplayResult], *, unread: Unread = ()) -> str:
     """The page as text. Every value is escaped: names in a trace are anybody's."""
     import jinja2
     from markupsafe import Markup
@@ -56,45 +81,55 @@ def render(results: Sequence[ReplayResult]) -> str:
         return Markup(chip.render(tone=tone, mark=mark, name=verdict.value))
 
     return template.render(
-        page=_page(results), style=Markup(files.joinpath("page.css").read_text("utf-8")), chip=make_chip
+        page=_page(results, unread),
+        style=Markup(files.joinpath("page.css").read_text("utf-8")),
+        chip=make_chip,
     )
 
 
-def _page(results: Sequence[ReplayResult]) -> dict[str, Any]:
+def _page(results: Sequence[ReplayResult], unread: Unread) -> dict[str, Any]:
     verdict = worst(result.verdict for result in results)
-    headline, lead = _headline(results)
+    counts_as = verdict.counts_as
+    if unread and counts_as is not CountsAs.FAILS:
+        counts_as = CountsAs.CANNOT_TELL
+    headline, lead = _headline(results, unread)
     return {
         "title": f"zluda: {headline}",
         "headline": _capital(headline),
         "lead": _capital(lead),
-        "tone": _TONES[verdict.counts_as],
-        "mark": MARKS[verdict.counts_as],
+        "tone": _TONES[counts_as],
+        "mark": MARKS[counts_as],
+        "several": len(results) + len(unread) > 1,
         "results": [_result(result, number) for number, result in enumerate(results)],
+        "unread": unread,
+        "unread_mark": MARKS[CountsAs.CANNOT_TELL],
         "verdicts": list(Verdict),
         "version": version("zluda"),
     }
 
 
-def _headline(results: Sequence[ReplayResult]) -> tuple[str, str]:
+def _headline(results: Sequence[ReplayResult], unread: Unread) -> tuple[str, str]:
     """(verdict, what more there is to say in a sentence) of the whole page."""
     if not results:
         return "nothing was replayed", ""
-    if len(results) == 1:
+    if len(results) == 1 and not unread:
         headline, _, rest = words.headline(results[0]).partition("; ")
         return headline, rest
     everything = [found for result in results for found in result.results]
-    return _headline_of_all(results), (
+    return _headline_of_all(results, unread), (
         f"{words.things(everything)}, {_compared(everything)} compared with what the GPU computed"
     )
 
 
-def _headline_of_all(results: Sequence[ReplayResult]) -> str:
+def _headline_of_all(results: Sequence[ReplayResult], unread: Unread) -> str:
     holding = [result for result in results if result.verdict.counts_as is CountsAs.HOLDS]
-    if len(holding) == len(results):
+    total = len(results) + len(unread)
+    if len(holding) == total:
         name = worst(result.verdict for result in results)
-        return f"all {len(results)} traces {name.value if name is Verdict.IDENTICAL else 'hold'}"
-    bad = next(result for result in results if result not in holding)
-    return f"{len(holding)} of {len(results)} traces hold; {_name(bad)}: {bad.verdict.value}"
+        return f"all {total} traces {name.value if name is Verdict.IDENTICAL else 'hold'}"
+    bad = [f"{_name(result)}: {result.verdict.value}" for result in results if result not in holding]
+    bad += [f"{Path(file).name}: not replayed" for file, _ in unread]
+    return f"{len(holding)} of {total} traces hold; {bad[0]}"
 
 
 def _result(result: ReplayResult, number: int) -> dict[str, Any]:

@@ -99,7 +99,8 @@ def ptx_lines(trace: Trace, wanted: str) -> Iterator[Line]:
 
 
 def memory_dump(trace: Trace, call: int, address: int, size: int) -> Iterator[Line]:
-    """Memory after a call as a hex dump."""
+    """Memory after a call as a hex dump. Raises TraceError for a call that is not there."""
+    trace.memory_at(call)
     data, known = trace.read_memory(call, address, size)
     value = {
         "call": call,

@@ -20,7 +20,7 @@ INDEX = {name: index for index, name in enumerate(COMMANDS)}
 _FIELDS: dict[type[Error], tuple[str, ...]] = {
     CudaError: ("result", "call", "detail", "reason", "launch"),
     LaunchError: ("message", "kernel", "block", "thread", "address"),
-    UnsupportedError: ("what", "where"),
+    UnsupportedError: ("what", "where", "began"),
     PtxError: ("message", "file", "line", "column", "text", "expected"),
     DeviceError: ("device", "message", "remedy"),
 }

@@ -37,7 +37,9 @@ class HeldProcess:
         try:
             self._process = subprocess.Popen(self.command, preexec_fn=_trace_me)
         except FileNotFoundError:
-            raise Error(f"{self.command[0]}: no such program") from None
+            there = os.path.exists(self.command[0])
+            what = "its interpreter (the first line) does not exist" if there else "no such program"
+            raise Error(f"{self.command[0]}: {what}") from None
         except PermissionError:
             raise Error(f"{self.command[0]}: not executable") from None
         except OSError as error:

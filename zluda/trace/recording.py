@@ -17,6 +17,7 @@ from zluda.errors import Error
 from zluda.trace import spec
 from zluda.tracefile.drain import FUNCTIONS_FILE
 from zluda.tracefile.ring import Control, rings_directory
+from zluda.tracefile.schema import check_replaceable
 
 
 class Recording:
@@ -55,7 +56,10 @@ class Recording:
         self._control.close()
 
     def _clear(self) -> None:
-        """An older trace of this name gives way; rings of a recorder that is still at work do not."""
+        """An older trace of this name gives way; another file, and rings of a recorder that is still at
+        work, do not.
+        """
+        check_replaceable(self.trace)
         if self.directory.exists():
             try:
                 control = Control(self.directory)

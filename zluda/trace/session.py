@@ -21,6 +21,7 @@ from zluda.trace import spec
 from zluda.trace.hold import HeldProcess
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
+from zluda.tracefile.schema import check_replaceable
 
 CAPTURES = ("calls", "outputs")
 PROGRESS_SECONDS = 10.0
@@ -102,8 +103,7 @@ def _check_place(output: Path) -> None:
     directory = output.absolute().parent
     if not directory.is_dir():
         raise Error(f"{directory}: no such directory")
-    if output.is_dir():
-        raise Error(f"{output}: is a directory")
+    check_replaceable(output)
     if not os.access(directory, os.W_OK):
         raise Error(f"{directory}: not writable")
 
@@ -168,7 +168,7 @@ class _Session:
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep += [session, script]
         script.load()
-        script.exports_sync.begin(self._source)
+        script.exports_sync.begin(self._source, spec.keeper_source())
 
     # --- messages -------------------------------------------------------------------------------------
 

@@ -170,6 +170,11 @@ def c_source() -> str:
     return ring.c_defines() + defines + "".join(parts)
 
 
+def keeper_source() -> str:
+    """The C code that keeps Frida's file descriptors open, a module of its own."""
+    return resources.files("zluda.trace.agent").joinpath("descriptors.c").read_text("utf-8")
+
+
 def javascript_source() -> str:
     """The agent's JavaScript."""
     return resources.files("zluda.trace.agent").joinpath("agent.js").read_text("utf-8")

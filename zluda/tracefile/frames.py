@@ -52,5 +52,15 @@ def _module_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
 
 def _frame(rows: Iterable[tuple[Any, ...]], columns: list[str], optional: list[str]) -> pandas.DataFrame:
     """A frame indexed by its first column; ``optional`` columns are integers that may be missing (Int64)."""
-    frame = pandas.DataFrame.from_records(list(rows), columns=columns)
-    return frame.astype(dict.fromkeys(optional, "Int64")).set_index(columns[0])
+    # Column by column: pandas' own inference makes floats of integers and None, and nanoseconds lose digits.
+    columns_of = zip(*rows, strict=True)
+    values = {name: list(column) for name, column in zip(columns, columns_of, strict=False)}
+    frame = pandas.DataFrame(
+        {
+            name: pandas.array(values.get(name, []), dtype="Int64")
+            if name in optional
+            else pandas.Series(values.get(name, []), dtype=None if values else object)
+            for name in columns
+        }
+    )
+    return frame.set_index(columns[0])

@@ -42,10 +42,17 @@ def open_trace(path: str | Path) -> Trace:
     Raises :class:`TraceError` where it is missing, foreign, newer, truncated or damaged, naming the place.
     """
     path = Path(path)
-    if path.with_name(path.name + ".rings").exists():
+    if path.name and path.with_name(path.name + ".rings").exists():
         from zluda.tracefile.recovery import merge_rings
 
-        merge_rings(path)
+        try:
+            merge_rings(path)
+        except TraceError as error:
+            raise TraceError(
+                f"what a killed recorder left in {path.name}.rings cannot be merged ({error});"
+                " copy both to where they can be written, or move that directory away to open the rest",
+                file=str(path),
+            ) from error
     return Trace(path)
 
 
@@ -231,6 +238,9 @@ class Trace:
         )
 
     def memory_at(self, call: int) -> MemoryAt:
+        """Memory as it was after ``call``; -1 is before the first."""
+        if call != -1:
+            self.call(call)
         return MemoryAt(self, call)
 
     # The whole

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 
 from zluda.errors import TraceError
 
@@ -15,6 +16,7 @@ APPLICATION_ID = 0x7A4C5544  # "zLUD"
 USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
+_MESSAGE_CHARACTERS = 200
 _OLDEST_SQLITE = (3, 37)  # STRICT tables
 
 # SQLite file format, section 1.3: the header's fields that are checked.
@@ -28,8 +30,9 @@ _QUICK_CHECK_BYTES = 16 << 20
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """A new, empty trace at ``path``, open for writing in WAL mode. A file that is there is replaced."""
+    """A new, empty trace at ``path``, open for writing in WAL mode. A trace that is there is replaced."""
     check_sqlite()
+    check_replaceable(path)
     with sqlite_errors(path):
         for name in (path, *sidecars(path)):
             name.unlink(missing_ok=True)
@@ -42,6 +45,22 @@ def create(path: Path) -> sqlite3.Connection:
         connection.executescript(f"BEGIN; {schema_sql()} COMMIT;")
         _tune_for_writing(connection)
     return connection
+
+
+def check_replaceable(path: Path) -> None:
+    """May a trace be written at ``path``? Raises :class:`TraceError` where something else than a trace would
+    be lost: a slip of ``-o`` must not cost a program, a source file or a device.
+    """
+    with sqlite_errors(path):
+        if not path.exists():
+            return
+        if path.is_dir():
+            raise TraceError("is a directory", file=str(path))
+        with path.open("rb") if path.is_file() else nullcontext() as stream:
+            header = stream.read(_HEADER_BYTES) if stream is not None else None
+    application = None if header is None else header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
+    if application != APPLICATION_ID.to_bytes(4, "big") and header != b"":
+        raise TraceError("is there and is not a trace; not replaced, choose another name", file=str(path))
 
 
 def reopen(path: Path) -> sqlite3.Connection:
@@ -102,7 +121,7 @@ def sqlite_errors(path: Path, call: int | None = None) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        message = str(error)
+        message = shorten(str(error), _MESSAGE_CHARACTERS)  # SQLite quotes whole definitions
         damaged = isinstance(error, sqlite3.DataError) or "malformed" in message or "UTF-8" in message
         raise TraceError(("damaged: " if damaged else "") + message, file=str(path), call=call) from error
     except UnicodeDecodeError as error:  # in SQLite's own message about a damaged schema
@@ -236,9 +255,15 @@ def _fold_wal(path: Path) -> None:
             _distrust(connection)
             fold(connection)
         except sqlite3.OperationalError as error:
-            # Locked: a recorder writes to it right now. Read-only: no right to fold; a reader sees the WAL
-            # as it is.
+            # Locked: a recorder writes to it right now. Otherwise no right to fold: a reader sees the WAL as
+            # it is, if the index of it is there.
             if not any(word in str(error) for word in ("locked", "readonly", "unable to open")):
                 raise
+            if "locked" not in str(error) and not sidecars(path)[1].exists():
+                raise TraceError(
+                    f"a killed recorder left {path.name}-wal, which cannot be folded in here ({error});"
+                    " copy both to where they can be written",
+                    file=str(path),
+                ) from error
         finally:
             connection.close()

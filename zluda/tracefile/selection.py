@@ -24,12 +24,16 @@ class Selection:
 
     @classmethod
     def parse(cls, texts: str | Iterable[str]) -> Selection:
-        """Read selections; raises :class:`Error` naming the word that is none, or the file that cannot be
-        read.
+        """Read selections; raises :class:`Error` naming the word that is none, the file that cannot be read,
+        or the selection that holds nothing (nothing given at all selects everything).
         """
         ranges: list[range] = []
         kernels: list[re.Pattern[str]] = []
-        for word in _words([texts] if isinstance(texts, str) else texts, ()):
+        given = [texts] if isinstance(texts, str) else list(texts)
+        words = list(_words(given, ()))
+        if given and not words:
+            raise Error(f"selection {', '.join(map(repr, given))}: nothing in it; expected {_GRAMMAR}")
+        for word in words:
             if word.startswith("kernel:"):
                 kernels.append(_pattern(word))
             else:

@@ -96,8 +96,8 @@ class TraceWriter:
     def finish_calls(self, rows: Iterable[FinishRow]) -> None:
         """Close calls that were inserted open; ``arguments`` replaces the earlier bytes."""
         self._many(
-            "UPDATE call SET end_ns = ?2, result = ?3, arguments = ?4 WHERE sequence = ?1",
-            rows,
+            "UPDATE call SET end_ns = ?, result = ?, arguments = ? WHERE sequence = ?",
+            ((*finished, sequence) for sequence, *finished in rows),
         )
 
     def add_payload(
@@ -214,7 +214,7 @@ class TraceWriter:
 
     def set_gpu_times(self, rows: Iterable[tuple[int, int]]) -> None:
         """(call, nanoseconds) of launches whose GPU time becomes known later."""
-        self._many("UPDATE launch SET gpu_time_ns = ?2 WHERE call = ?1", rows)
+        self._many("UPDATE launch SET gpu_time_ns = ? WHERE call = ?", ((time, call) for call, time in rows))
 
     def add_allocation(
         self,

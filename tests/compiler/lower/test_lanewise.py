@@ -8,7 +8,7 @@ from lane_harness import instructions, run_many
 
 from zluda.compiler.ir import Builder, Module, Value
 from zluda.compiler.lower import LANEWISE
-from zluda.compiler.lower.lanewise import canonical_nan, reads_carry, spelling, writes_carry
+from zluda.compiler.lower.lanewise import canonical_nan, reads_carry, writes_carry
 from zluda.errors import UnsupportedError
 
 X = Value("i32", 4, "%x")
@@ -63,11 +63,6 @@ def test_what_has_no_lowering_is_named(body: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         lower(body, "b16" if "e4m3" in body else "b32", "f32", [X, X, X])
     assert caught.value.what.startswith("cvt.") and "line" in caught.value.where
-
-
-def test_spelling_names_opcode_modifiers_and_types() -> None:
-    (inst,) = instructions("add.rz.ftz.f32 {d}, {a}, {a};", "f32", ["f32"])
-    assert spelling(inst) == "add.rz.ftz.f32"
 
 
 def test_canonical_nan_leaves_numbers_and_doubles_alone() -> None:

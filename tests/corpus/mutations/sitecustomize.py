@@ -1,6 +1,6 @@
 """Break one lowering in every Python process that has this directory on PYTHONPATH.
 
-``ZLUDA_MUTATION`` names the fault (see :data:`mutations.MUTATIONS`). The module to be broken is patched
+``MUTATION_OF_ZLUDA`` names the fault (see :data:`mutations.MUTATIONS`). The module to be broken is patched
 right after it is imported, wherever that happens: in the command itself or in the runner process.
 """
 
@@ -37,7 +37,7 @@ class _Patcher(MetaPathFinder):
         return spec
 
 
-if name := os.environ.get("ZLUDA_MUTATION"):
+if name := os.environ.get("MUTATION_OF_ZLUDA"):
     from mutations import MUTATIONS
 
     # by then every lowering is registered

@@ -171,6 +171,47 @@ threads (void)
     pthread_join (thread[i], NULL);
 }
 
+static pthread_barrier_t together;
+static void * first;
+
+static void *
+first_launch (void * argument)
+{
+  unsigned n = 4;
+  float a = 2;
+  CUdeviceptr buffer;
+  /* What follows the four pointers must not be read: it points nowhere. */
+  void * parameters[12] = { &n, &a, &buffer, &buffer, (void *) 8, (void *) 8, (void *) 8, (void *) 8 };
+
+  CHECK (cuCtxSetCurrent (context));
+  CHECK (cuMemAlloc_v2 (&buffer, 1024));
+  for (int round = 0; round < 30; round++)
+  {
+    if (pthread_barrier_wait (&together) == PTHREAD_BARRIER_SERIAL_THREAD)
+    {
+      CHECK (cuModuleLoadData (&module, ptx));
+      first = kernel ("saxpy");
+    }
+    pthread_barrier_wait (&together);
+    run (first, 4, parameters);
+  }
+  return NULL;
+}
+
+/* Threads that launch a kernel for the first time, all at once. */
+static void
+first_launches (void)
+{
+  pthread_t thread[6];
+
+  setup ();
+  pthread_barrier_init (&together, NULL, 6);
+  for (int i = 0; i < 6; i++)
+    pthread_create (&thread[i], NULL, first_launch, NULL);
+  for (int i = 0; i < 6; i++)
+    pthread_join (thread[i], NULL);
+}
+
 static double
 nanoseconds (const struct timespec * start, const struct timespec * end)
 {
@@ -307,6 +348,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "launch_ex")) launch_ex ();
   else if (!strcmp (scene, "memory")) memory ();
   else if (!strcmp (scene, "threads")) threads ();
+  else if (!strcmp (scene, "first_launches")) first_launches ();
   else if (!strcmp (scene, "loop")) loop (atol (argv[2]));
   else if (!strcmp (scene, "capture")) capture ();
   else if (!strcmp (scene, "unload")) unload ();

@@ -13,18 +13,34 @@ from zluda.compiler.cpu.addresses import lane_stride
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.cpu.special import context_pointer, warp_number
-from zluda.compiler.ir import Value
-from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes
+from zluda.compiler.cpu.warp import stop
+from zluda.compiler.ir import Builder, Value
+from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes, Refusal
 from zluda.compiler.unit import Unit
-from zluda.ptx.module import Register, Variable
+from zluda.errors import UnsupportedError
+from zluda.ptx.module import Function, Register, Variable
 
 if TYPE_CHECKING:
     from zluda.compiler.cpu.ops import CpuOps
 
 
 def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
-    """Write a function that a kernel calls."""
+    """Write a function that a kernel may call; one without a lowering spoils only launches that reach it."""
     function = unit.functions[name]
+    pointers = len(function.returns) + len(function.parameters)
+    formal = ", ".join(
+        ["ptr %context", "i32 %warp", "i32 %active", *(f"ptr %parameter.{i}" for i in range(pointers))]
+    )
+    try:
+        body = _function_body(unit, function, ops)
+    except UnsupportedError as error:
+        body = Builder(unit.ir)
+        index = unit.refusal_index(Refusal(error.what, error.where))
+        stop(body, Value("i32", 1, "%active"), "unsupported", index)
+    unit.ir.define(unit.ir_name(name), f"internal i32 @{unit.ir_name(name)}({formal}) noinline #0", body)
+
+
+def _function_body(unit: Unit, function: Function, ops: CpuOps) -> Builder:
     f = FunctionCodegen(unit, function, ops, partial=True)
     variables = [*function.returns, *function.parameters]
     pointers = [Value("ptr", 1, f"%parameter.{i}") for i in range(len(variables))]
@@ -45,8 +61,7 @@ def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
     if f.exited is not None:
         alive = f.b.and_(active, f.b.not_(f.b.load("i32", f.exited, align=4)))
     f.b.ret(alive)
-    formal = ", ".join(["ptr %context", "i32 %warp", active.typed, *(p.typed for p in pointers)])
-    unit.ir.define(unit.ir_name(name), f"internal i32 @{unit.ir_name(name)}({formal}) noinline #0", f.b)
+    return f.b
 
 
 def load_lanes(f: FunctionCodegen, pointer: Value, variable: Variable) -> Lanes:

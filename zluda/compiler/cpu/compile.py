@@ -35,6 +35,7 @@ def compile_kernel(module: Module, name: str, block: Dim3) -> CompiledKernel:
         shared_bytes=unit.shared.static_bytes,
         dynamic_shared_offset=unit.shared.dynamic_offset,
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
+        refusals=tuple(unit.refusals),
     )
 
 

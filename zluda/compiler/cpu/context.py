@@ -99,9 +99,18 @@ FAULTS = {
     3: "misaligned address",
     4: "threads wait at barriers that can never complete",
     6: "device-side assert triggered",
-    7: "barrier.sync reached by a part of a warp: independent thread scheduling is not supported",
     5: "call through an invalid function pointer",
 }
-"""Why a launch stopped, by :attr:`Job.fault`."""
+"""Why a launch stopped, by :attr:`Job.fault`: what the program did."""
 
-FAULT_CODES = {"trap": 1, "brkpt": 2, "misaligned": 3, "deadlock": 4, "call": 5, "assert": 6, "apart": 7}
+FAULT_CODES = {
+    "trap": 1,
+    "brkpt": 2,
+    "misaligned": 3,
+    "deadlock": 4,
+    "call": 5,
+    "assert": 6,
+    "unsupported": 7,
+}
+"""``unsupported``: what this device cannot do. ``Job.fault_address`` is then an index into
+``CompiledKernel.refusals``."""

@@ -40,8 +40,8 @@ def target_machine() -> Any:
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=2,
-        reloc="pic",
-        codemodel="default",
+        reloc="static",  # addresses are final when an object is linked into this process
+        codemodel="large",  # sections may land further than 2 GiB apart, which other models cannot reach
         jit=True,
     )
 

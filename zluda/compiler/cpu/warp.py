@@ -11,8 +11,9 @@ from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
 from zluda.compiler.lower.warp import source_lane
-from zluda.compiler.target import VARYING, WARP, Geometry, Lanes
+from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Refusal
 from zluda.errors import UnsupportedError
+from zluda.ptx.instructions import spell
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ class WarpOps:
     def match(self, f: FunctionCodegen, op: str, value: Lanes, members: Lanes) -> tuple[Lanes, Lanes]:
         """See :class:`~zluda.compiler.target.TargetOps`."""
         b = f.b
-        active = b.and_(self.first_active(f, members), f.mask_bits())
-        if op == "all":
+        apart = not members.shape.uniform  # lanes name members of their own: tiles of a warp, say
+        active = f.mask_bits() if apart else b.and_(members.parts[0], f.mask_bits())
+        if op == "all" and not apart:
             first = self.first_active(f, value)
             equal = f.pack_bits([b.icmp("eq", v, first) for v in f.vectors(value)])
             same = b.icmp("eq", b.and_(equal, active), active)
@@ -111,29 +113,38 @@ class WarpOps:
             _match_any,
         )
         whole = b.call(name, [*f.vectors(value), active], "i32", WARP)
+        parts = self._split(b, whole)
+        if apart:
+            parts = [b.and_(p, m) for p, m in zip(parts, f.vectors(members), strict=True)]
+        if op == "any":
+            return varying(parts, self.geometry, b), uniform(constant("i1", 1))
+        own = [b.and_(m, active) for m in f.vectors(members)]
+        agree = [b.icmp("eq", p, o) for p, o in zip(parts, own, strict=True)]
+        masks = [b.select(a, o, 0) for a, o in zip(agree, own, strict=True)]
+        return varying(masks, self.geometry, b), varying(agree, self.geometry, b)
+
+    def _split(self, b: Builder, whole: Value) -> list[Value]:
+        """A vector of all lanes as one a group."""
         width = self.geometry.width
-        parts = [
+        return [
             b.shuffle(whole, None, range(g * width, (g + 1) * width)) for g in range(self.geometry.groups)
         ]
-        return varying(parts, self.geometry, b), uniform(constant("i1", 1))
 
     def reduce(self, f: FunctionCodegen, op: str, type: ScalarType, value: Lanes, members: Lanes) -> Lanes:
         """See :class:`~zluda.compiler.target.TargetOps`."""
         b = f.b
-        prefix = ("s" if type.kind == "s" else "u") if op in ("min", "max") else ""
-        reduction = prefix + op
-        neutral = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}.get(reduction, 0)
-        active = f.unpack_bits(b.and_(self.first_active(f, members), f.mask_bits()))
-        total: Value | None = None
-        for part, mask in zip(f.vectors(value), active, strict=True):
-            chosen = b.select(mask, part, neutral)
-            found = b.call(f"llvm.vector.reduce.{reduction}.v{part.lanes}i32", [chosen], "i32")
-            if total is None:
-                total = found
-            else:
-                total = b.intrinsic(reduction, total, found) if prefix else b.binary(reduction, total, found)
-        assert total is not None
-        return uniform(total)
+        reduction = (("s" if type.kind == "s" else "u") if op in ("min", "max") else "") + op
+        if members.shape.uniform:
+            active = f.unpack_bits(b.and_(members.parts[0], f.mask_bits()))
+            return uniform(_fold(b, reduction, f.vectors(value), active))
+        vector = ("i32", self.geometry.width)
+        name = f.unit.ir.function(
+            f"reduce.{reduction}",
+            [*[vector] * (2 * self.geometry.groups), ("i32", 1)],
+            lambda inner, arguments: _reduce_groups(inner, reduction, arguments),
+        )
+        whole = b.call(name, [*f.vectors(value), *f.vectors(members), f.mask_bits()], "i32", WARP)
+        return varying(self._split(b, whole), self.geometry, b)
 
     # --- barriers, fences, faults ----------------------------------------------------------------------
 
@@ -148,7 +159,9 @@ class WarpOps:
         apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
         f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
         f.b.label(apart)
-        self.trap(f, "apart")
+        assert f.instruction is not None
+        what = f"{spell(f.instruction)} reached by a part of a warp"
+        self.refuse(f, Refusal(what, f.place(f.instruction)))
         f.b.branch(whole)
         f.b.label(whole)
 
@@ -191,12 +204,13 @@ class WarpOps:
         b = f.b
         if kind not in FAULT_CODES:
             raise UnsupportedError(kind)
-        thread = b.add(b.shl(warp_number(), 5), b.intrinsic("cttz", f.mask_bits(), False))
-        b.call(
-            "zluda_fault", [context_pointer(), constant("i32", FAULT_CODES[kind]), thread, constant("i64", 0)]
-        )
-        b.unreachable()
+        stop(b, f.mask_bits(), kind)
         b.label(b.fresh("stopped"))
+
+    def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
+        """Stop the launch at the first active lane, saying what cannot be done."""
+        stop(f.b, f.mask_bits(), "unsupported", f.unit.refusal_index(refusal))
+        f.b.label(f.b.fresh("stopped"))
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
         """In a loop that waits for memory to change, let the block's other warps run each time round."""
@@ -205,6 +219,63 @@ class WarpOps:
         if polls(f.graph, blocks):
             f.unit.uses_fibers = True
             f.b.call("zluda_yield", [context_pointer()])
+
+
+def stop(b: Builder, active: Value, kind: str, detail: int = 0) -> None:
+    """End the block for the launch's first fault: ``kind`` at the first of the ``active`` lanes."""
+    thread = b.add(b.shl(warp_number(), 5), b.intrinsic("cttz", active, False))
+    code = constant("i32", FAULT_CODES[kind])
+    b.call("zluda_fault", [context_pointer(), code, thread, constant("i64", detail)])
+    b.unreachable()
+
+
+_NEUTRAL = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}
+
+
+def _fold(b: Builder, reduction: str, parts: list[Value], active: Sequence[Value]) -> Value:
+    """One value from those of the active lanes."""
+    total: Value | None = None
+    for part, mask in zip(parts, active, strict=True):
+        chosen = b.select(mask, part, _NEUTRAL.get(reduction, 0))
+        found = b.call(f"llvm.vector.reduce.{reduction}.v{part.lanes}i32", [chosen], "i32")
+        if total is None:
+            total = found
+        elif reduction.endswith(("min", "max")):
+            total = b.intrinsic(reduction, total, found)
+        else:
+            total = b.binary(reduction, total, found)
+    assert total is not None
+    return total
+
+
+def _reduce_groups(b: Builder, reduction: str, arguments: list[Value]) -> Value:
+    """Each set of lanes that name the same members reduced by itself, one round a set; all lanes in a row."""
+    *vectors, active = arguments
+    values, members = vectors[: len(vectors) // 2], vectors[len(vectors) // 2 :]
+    width = values[0].lanes
+    names = b.alloca("i32", width, count=len(members))
+    for g, part in enumerate(members):
+        b.store(part, b.gep(names, g * width * 4), align=64)
+    result = b.alloca("i32", WARP)
+    b.store(b.splat(constant("i32", 0), WARP), result, align=64)
+    remaining = b.alloca("i32", align=4)
+    b.store(active, remaining, align=4)
+    b.branch("next")
+    b.label("next")
+    left = b.load("i32", remaining, align=4)
+    b.cond_branch(b.icmp("eq", left, 0), "out", "round")
+    b.label("round")
+    lane = b.intrinsic("cttz", left, False)
+    named = b.load("i32", b.gep(names, b.zext(lane, "i64"), "i32"), align=4)
+    chosen = b.or_(b.and_(named, left), b.shl(constant("i32", 1), lane))
+    bits = b.reshape(chosen, "i1", WARP)
+    masks = [b.shuffle(bits, None, range(g * width, (g + 1) * width)) for g in range(len(values))]
+    total = b.splat(_fold(b, reduction, values, masks), WARP)
+    b.store(b.select(bits, total, b.load("i32", result, WARP, align=64)), result, align=64)
+    b.store(b.and_(left, b.not_(chosen)), remaining, align=4)
+    b.branch("next")
+    b.label("out")
+    return b.load("i32", result, WARP, align=64)
 
 
 def _match_any(b: Builder, arguments: list[Value]) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.lower.table import lowers
-from zluda.compiler.target import CallValue
+from zluda.compiler.target import CallValue, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import (
     CallPrototype,
@@ -39,7 +39,8 @@ def call(f: FunctionCodegen, instruction: Instruction) -> None:
     elif callee.name in _EXTERNAL_TRAPS:
         f.ops.trap(f, _EXTERNAL_TRAPS[callee.name])
     else:
-        raise f.unsupported(instruction, f"call of {callee.name}, which the module does not define")
+        what = f"call of {callee.name}, which the module does not define"
+        f.ops.refuse(f, Refusal(what, f.place(instruction)))
 
 
 def call_operands(

@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 from zluda.compiler.ir import FLOAT_BITS, FLOAT_OF_BITS, Builder, Value
 from zluda.errors import UnsupportedError
+from zluda.ptx.instructions import spell
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
 
@@ -54,15 +55,9 @@ def writes_carry(instruction: Instruction) -> bool:
     return instruction.has("cc")
 
 
-def spelling(instruction: Instruction) -> str:
-    """The instruction's name with its modifiers, for messages."""
-    words = [instruction.opcode, *instruction.slots.values(), *(t.spelling for t in instruction.types)]
-    return ".".join(words)
-
-
 def unsupported(instruction: Instruction) -> UnsupportedError:
     """The error for a form that has no lowering; the caller adds the place."""
-    return UnsupportedError(spelling(instruction), f"line {instruction.location.line}")
+    return UnsupportedError(spell(instruction), f"line {instruction.location.line}")
 
 
 def as_bits(b: Builder, value: Value, bits: int) -> Value:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from zluda.compiler.cpu.context import FAULTS, Job
+from zluda.compiler.cpu.context import FAULT_CODES, FAULTS, Job
+from zluda.compiler.target import Refusal
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.memory import Memory
 from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
 from zluda.device.limits import validate
-from zluda.errors import DeviceError, LaunchError
+from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 
@@ -89,7 +90,7 @@ class CpuDevice:
             work=blocks * warps * compiled.instructions,
         )
         if job.fault:
-            raise _fault(job, kernel.name, block)
+            raise _fault(job, kernel.name, block, compiled.refusals)
 
     def synchronize(self) -> None:
         """Launches run to completion: there is nothing to wait for."""
@@ -103,8 +104,11 @@ class CpuDevice:
         self.memory.close()
 
 
-def _fault(job: Job, name: str, block: Dim3) -> LaunchError:
+def _fault(job: Job, name: str, block: Dim3, refusals: Sequence[Refusal]) -> LaunchError | UnsupportedError:
     """What stopped a launch, and where."""
+    if job.fault == FAULT_CODES["unsupported"]:
+        refusal = refusals[job.fault_address]
+        return UnsupportedError(refusal.what, refusal.where, began=True)
     x, y, z = job.fault_ctaid
     thread = job.fault_thread
     index = (thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1]))

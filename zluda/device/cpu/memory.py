@@ -100,7 +100,12 @@ class Memory:
 
     def _add_range(self, size: int, start: int | None) -> Range:
         file_offset = self._file_size
-        os.ftruncate(self.fd, file_offset + size)
+        try:
+            os.ftruncate(self.fd, file_offset + size)
+        except OSError as error:  # in a runner that is confined, memory no longer grows
+            place = "" if start is None else f" at {start:#x}"
+            reason = error.strerror
+            raise DeviceError("cpu", f"cannot add {size} bytes of device memory{place}: {reason}") from error
         address = self._libc.map(self.fd, size, file_offset, start)
         self._file_size += size
         added = Range(address, size, file_offset)

@@ -92,7 +92,8 @@ class ContextEntries:
         self._check_device(device)
         state = self._state
         if state.primary is None:
-            state.primary = state.contexts.add(_new_context(state.primary_flags, primary=True))
+            fresh = _new_context(state.primary_flags, primary=True)
+            state.primary = state.primary_handle = state.contexts.add(fresh, state.primary_handle)
         state.primary_retained += 1
         return state.primary
 

@@ -37,8 +37,10 @@ class Handles(Generic[T]):
         self._error = error
         self._live: dict[int, T] = {}
 
-    def add(self, item: T) -> int:
-        handle = next(Handles._next)
+    def add(self, item: T, handle: int | None = None) -> int:
+        """A handle for an object: a new one, or one that it had before."""
+        if handle is None:
+            handle = next(Handles._next)
         self._live[handle] = item
         return handle
 
@@ -129,6 +131,7 @@ class State:
         self.allocations: dict[int, Allocation] = {}
         self.bases: list[int] = []  # of the allocations, sorted
         self.primary: int | None = None
+        self.primary_handle: int | None = None  # the same each time the primary context comes to life
         self.primary_flags = 0
         self.primary_retained = 0
         self._thread = threading.local()

@@ -14,6 +14,10 @@ destination); ``v…`` may carry a selector (``vd``: a destination that may); ``
 one, ``!c`` a predicate that
 may be negated, ``label`` a branch target. ``{, b}`` is optional.
 
+*Operand types.* An operand follows the type modifier of its letter (``a`` ``atype``), else the first type
+(``d``) or the last (the others). ``; as = b:count d:type+`` says otherwise for single operands (``*``: all),
+by a rule of :mod:`zluda.ptx.operand_types`.
+
 **What lowering reads** (:class:`zluda.ptx.Instruction`): type words go to ``types`` in the order written,
 ``.v2`` ``.v4`` ``.v8`` to ``vector``, everything else to ``slots`` under these names. A literal word is its
 own slot (``inst.has("ftz")``, ``inst.has("sync")``).

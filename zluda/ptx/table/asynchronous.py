@@ -8,7 +8,7 @@ cp.async.wait_all
 cp.async.mbarrier.arrive{.noinc}{.space}.type [a]                       ; space = shared shared::cta ; type = b64
 
 cp.async.bulk.dst.src{.completion}{.cta_group}{.multicast}{.cache_hint}{.ignore_oob} [d], [a], b{, xc}{, xe}{, xf}{, xg}{, xh} ; dst = shared::cluster shared::cta global ; src = global shared::cta ; completion = mbarrier::complete_tx::bytes bulk_group ; cta_group = cta_group::1 cta_group::2 ; multicast = multicast::cluster ; ignore_oob = ignore_oob cp_mask
-cp.reduce.async.bulk.dst.src.completion{.cache_hint}.op{.noftz}.type [d], [a], b{, xc}{, xe}        ; dst = shared::cluster global ; src = shared::cta ; completion = mbarrier::complete_tx::bytes bulk_group ; op = and or xor add inc dec min max ; type = b32 b64 u32 u64 s32 s64 f16 bf16 f32 f64
+cp.reduce.async.bulk.dst.src.completion{.cache_hint}.op{.noftz}.type [d], [a], b{, xc}{, xe}        ; dst = shared::cluster global ; src = shared::cta ; completion = mbarrier::complete_tx::bytes bulk_group ; op = and or xor add inc dec min max ; type = b32 b64 u32 u64 s32 s64 f16 bf16 f32 f64 ; as = b:count
 cp.async.bulk.prefetch.level.src{.cache_hint} [a], b{, c}               ; level = L2 ; src = global
 cp.async.bulk.tensor.dim.dst.src{.load_mode}{.completion}{.multicast}{.cta_group}{.cache_hint} [d], [a, C], [b]{, xc}{, xe}{, xf}{, xg}  ; dim = 1d 2d 3d 4d 5d ; dst = shared::cluster shared::cta ; src = global ; load_mode = tile tile::gather4 im2col im2col::w im2col::w::128 im2col_no_offs ; completion = mbarrier::complete_tx::bytes ; multicast = multicast::cluster ; cta_group = cta_group::1 cta_group::2
 cp.async.bulk.tensor.dim.dst.src{.load_mode}.completion{.cache_hint} [d, C], [a]{, e}       ; dim = 1d 2d 3d 4d 5d ; dst = global ; src = shared::cta ; load_mode = tile tile::scatter4 im2col_no_offs ; completion = bulk_group
@@ -17,23 +17,23 @@ cp.async.bulk.prefetch.tensor.dim.level.src{.load_mode}{.cache_hint} [a, C]{, xb
 cp.async.bulk.commit_group
 cp.async.bulk.wait_group{.read} a
 
-tensormap.replace.tile.field{.space}.dtype.type [a]{, b}, c             ; field = global_address rank box_dim global_dim global_stride element_stride elemtype interleave_layout swizzle_mode swizzle_atomicity fill_mode ; space = global shared::cta ; dtype = b1024 ; type = b32 b64
-tensormap.cp_fenceproxy.dst.src.proxy.sem.scope.sync.aligned [d], [a], b    ; dst = global ; src = shared::cta ; proxy = tensormap::generic ; sem = release
+tensormap.replace.tile.field{.space}.dtype.type [a]{, b}, c             ; field = global_address rank box_dim global_dim global_stride element_stride elemtype interleave_layout swizzle_mode swizzle_atomicity fill_mode ; space = global shared::cta ; dtype = b1024 ; type = b32 b64 ; as = b:any
+tensormap.cp_fenceproxy.dst.src.proxy.sem.scope.sync.aligned [d], [a], b    ; dst = global ; src = shared::cta ; proxy = tensormap::generic ; sem = release ; as = b:any
 
-mbarrier.init{.space}.type [a], b                           ; space = shared shared::cta ; type = b64
+mbarrier.init{.space}.type [a], b                           ; space = shared shared::cta ; type = b64 ; as = b:count
 mbarrier.inval{.space}.type [a]                             ; space = shared shared::cta ; type = b64
-mbarrier.expect_tx{.sem}{.scope}{.space}.type [a], b        ; sem = relaxed ; space = shared shared::cta shared::cluster ; type = b64
-mbarrier.complete_tx{.sem}{.scope}{.space}.type [a], b      ; sem = relaxed ; space = shared shared::cta shared::cluster ; type = b64
-mbarrier.arrive{.sem}{.scope}{.space}.type d, [a]{, b}                  ; sem = release relaxed ; space = shared shared::cta ; type = b64
-mbarrier.arrive{.sem}{.scope}.space.type d, [a]{, b}                    ; sem = release relaxed ; space = shared::cluster ; type = b64
-mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.type d, [a], b          ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64
-mbarrier.arrive.noComplete{.sem}{.scope}{.space}.type d, [a], b         ; sem = release ; space = shared shared::cta ; type = b64
-mbarrier.arrive_drop{.sem}{.scope}{.space}.type d, [a]{, b}             ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64
-mbarrier.arrive_drop.expect_tx{.sem}{.scope}{.space}.type d, [a], b     ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64
-mbarrier.arrive_drop.noComplete{.sem}{.scope}{.space}.type d, [a], b    ; sem = release ; space = shared shared::cta ; type = b64
-mbarrier.test_wait{.sem}{.scope}{.space}.type d, [a], b                 ; sem = acquire relaxed ; space = shared shared::cta ; type = b64
-mbarrier.test_wait.parity{.sem}{.scope}{.space}.type d, [a], b          ; sem = acquire relaxed ; space = shared shared::cta ; type = b64
-mbarrier.try_wait{.sem}{.scope}{.space}.type d, [a], b{, c}             ; sem = acquire relaxed ; space = shared shared::cta ; type = b64
-mbarrier.try_wait.parity{.sem}{.scope}{.space}.type d, [a], b{, c}      ; sem = acquire relaxed ; space = shared shared::cta ; type = b64
+mbarrier.expect_tx{.sem}{.scope}{.space}.type [a], b        ; sem = relaxed ; space = shared shared::cta shared::cluster ; type = b64 ; as = b:count
+mbarrier.complete_tx{.sem}{.scope}{.space}.type [a], b      ; sem = relaxed ; space = shared shared::cta shared::cluster ; type = b64 ; as = b:count
+mbarrier.arrive{.sem}{.scope}{.space}.type d, [a]{, b}                  ; sem = release relaxed ; space = shared shared::cta ; type = b64 ; as = b:count
+mbarrier.arrive{.sem}{.scope}.space.type d, [a]{, b}                    ; sem = release relaxed ; space = shared::cluster ; type = b64 ; as = b:count
+mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.type d, [a], b          ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64 ; as = b:count
+mbarrier.arrive.noComplete{.sem}{.scope}{.space}.type d, [a], b         ; sem = release ; space = shared shared::cta ; type = b64 ; as = b:count
+mbarrier.arrive_drop{.sem}{.scope}{.space}.type d, [a]{, b}             ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64 ; as = b:count
+mbarrier.arrive_drop.expect_tx{.sem}{.scope}{.space}.type d, [a], b     ; sem = release relaxed ; space = shared shared::cta shared::cluster ; type = b64 ; as = b:count
+mbarrier.arrive_drop.noComplete{.sem}{.scope}{.space}.type d, [a], b    ; sem = release ; space = shared shared::cta ; type = b64 ; as = b:count
+mbarrier.test_wait{.sem}{.scope}{.space}.type d, [a], b                 ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred
+mbarrier.test_wait.parity{.sem}{.scope}{.space}.type d, [a], b          ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred b:count
+mbarrier.try_wait{.sem}{.scope}{.space}.type d, [a], b{, c}             ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred c:count
+mbarrier.try_wait.parity{.sem}{.scope}{.space}.type d, [a], b{, c}      ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred b:count c:count
 mbarrier.pending_count.type d, a                            ; type = b64
 """

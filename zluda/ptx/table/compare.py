@@ -11,15 +11,15 @@ set.cmp{.ftz}.dtype.stype d, a, b               ; dtype = f16x2 u32 s32 ; stype 
 set.cmp.boolop{.ftz}.dtype.stype d, a, b, !c    ; dtype = f16x2 u32 s32 ; stype = f16x2
 set.cmp.dtype.stype d, a, b                     ; dtype = bf16x2 u32 s32 ; stype = bf16x2
 set.cmp.boolop.dtype.stype d, a, b, !c          ; dtype = bf16x2 u32 s32 ; stype = bf16x2
-setp.cmp.type d{|p}, a, b                       ; type = <bits> <int> f64
-setp.cmp.boolop.type d{|p}, a, b, !c            ; type = <bits> <int> f64
-setp.cmp{.ftz}.type d{|p}, a, b                 ; type = f32
-setp.cmp.boolop{.ftz}.type d{|p}, a, b, !c      ; type = f32
-setp.cmp{.ftz}.type d, a, b                     ; type = f16 bf16
-setp.cmp.boolop{.ftz}.type d, a, b, !c          ; type = f16 bf16
-setp.cmp{.ftz}.type d|p, a, b                   ; type = f16x2 bf16x2
-setp.cmp.boolop{.ftz}.type d|p, a, b, !c        ; type = f16x2 bf16x2
+setp.cmp.type d{|p}, a, b                       ; type = <bits> <int> f64 ; as = d{|p}:pred
+setp.cmp.boolop.type d{|p}, a, b, !c            ; type = <bits> <int> f64 ; as = d{|p}:pred
+setp.cmp{.ftz}.type d{|p}, a, b                 ; type = f32 ; as = d{|p}:pred
+setp.cmp.boolop{.ftz}.type d{|p}, a, b, !c      ; type = f32 ; as = d{|p}:pred
+setp.cmp{.ftz}.type d, a, b                     ; type = f16 bf16 ; as = d:pred
+setp.cmp.boolop{.ftz}.type d, a, b, !c          ; type = f16 bf16 ; as = d:pred
+setp.cmp{.ftz}.type d|p, a, b                   ; type = f16x2 bf16x2 ; as = d|p:pred
+setp.cmp.boolop{.ftz}.type d|p, a, b, !c        ; type = f16x2 bf16x2 ; as = d|p:pred
 selp.type d, a, b, !c                           ; type = <bits> <int> f32 f64
-slct.dtype.stype d, a, b, c                     ; dtype = <bits> <int> f32 f64 ; stype = s32
-slct{.ftz}.dtype.stype d, a, b, c               ; dtype = <bits> <int> f32 f64 ; stype = f32
+slct.dtype.stype d, a, b, c                     ; dtype = <bits> <int> f32 f64 ; stype = s32 ; as = a:dtype b:dtype
+slct{.ftz}.dtype.stype d, a, b, c               ; dtype = <bits> <int> f32 f64 ; stype = f32 ; as = a:dtype b:dtype
 """

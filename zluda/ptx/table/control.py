@@ -13,7 +13,7 @@ pmevent.mask a
 nanosleep.type a                        ; type = u32
 griddepcontrol.launch_dependents
 griddepcontrol.wait
-setmaxnreg.op.sync.aligned.type a       ; op = inc dec ; type = u32
+setmaxnreg.op.sync.aligned.type a       ; op = inc dec ; type = u32 ; as = a:constant
 clusterlaunchcontrol.try_cancel.async{.space}.completion{.multicast}.type [a], [b]    ; space = shared::cta ; completion = mbarrier::complete_tx::bytes ; multicast = multicast::cluster::all ; type = b128
 clusterlaunchcontrol.query_cancel.is_canceled.dtype.type d, a           ; dtype = pred ; type = b128
 clusterlaunchcontrol.query_cancel.component.type xd, a                   ; component = get_first_ctaid ; type = b128

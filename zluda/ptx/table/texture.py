@@ -9,8 +9,8 @@ tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf}    ; geom = 1d 2d 3
 tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16x2 f16 ; ctype = f32
 tld4.component.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf}  ; component = r g b a ; geom = 2d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 ; ctype = f32
 txq.query.type d, [a]                   ; query = width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords ; type = b32
-txq.level.query.type d, [a], b          ; query = width height depth ; type = b32
-istypep.type d, m                       ; type = texref samplerref surfref
+txq.level.query.type d, [a], b          ; query = width height depth ; type = b32 ; as = b:any
+istypep.type d, m                       ; type = texref samplerref surfref ; as = d:pred
 suld.b.geom{.cop}.type.clamp xd, [a, xc]            ; geom = 1d 2d 3d a1d a2d ; cop = ca cg cs cv ; type = b8 b16 b32 b64
 suld.b.geom{.cop}.vec.type.clamp D, [a, xc]         ; geom = 1d 2d 3d a1d a2d ; cop = ca cg cs cv ; vec = v2 v4 ; type = b8 b16 b32 b64
 sust.b.geom{.cop}.type.clamp [a, xc], x             ; geom = 1d 2d 3d a1d a2d ; cop = wb cg cs wt ; type = b8 b16 b32 b64

@@ -16,7 +16,11 @@ let agent = null;    // the C half
 let state = null;    // its memory
 let functions = null; // the packed table
 
+let keeper = null;   // of Frida's file descriptors
+
 const PR_SET_PDEATHSIG = 1;
+const MAX_DESCRIPTOR = 4096;
+const MAX_KEPT = 64;
 
 // The program was started so that it dies with the session while it is held (hold.py). From its first
 // instruction on it is to outlive it: taken back by the main thread, whose setting it is.
@@ -27,6 +31,28 @@ function outliveSession() {
     return;
   const set = new NativeFunction(prctl, 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']);
   Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
+}
+
+// Frida's descriptors outlive a close_range of the program, see descriptors.c.
+function keepDescriptors(cSource) {
+  const closeRange = Module.findGlobalExportByName('close_range');
+  if (closeRange === null)
+    return;  // older than glibc 2.34
+  const kept = [];
+  for (let descriptor = 0; descriptor !== MAX_DESCRIPTOR && kept.length !== MAX_KEPT; descriptor++)
+    if (Cloak.hasFileDescriptor(descriptor))
+      kept.push(descriptor);
+  const memory = Memory.alloc(4 * (1 + MAX_KEPT));
+  [kept.length, ...kept].forEach((word, index) => memory.add(4 * index).writeU32(word));
+  keeper = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { kept: memory, close_range: closeRange });
+  for (const name of ['close_range', 'closefrom']) {
+    const address = Module.findGlobalExportByName(name);
+    if (address === null)
+      continue;
+    Interceptor.revert(address);  // in a forked child: what its parent's agent put there
+    Interceptor.replace(address, keeper[`${name}_but_kept`]);
+  }
+  Interceptor.flush();
 }
 
 function libc() {
@@ -109,8 +135,9 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource) {
+  begin(cSource, keeperSource) {
     source = cSource;
+    keepDescriptors(keeperSource);
     outliveSession();
     Process.attachModuleObserver({
       onAdded(module) {

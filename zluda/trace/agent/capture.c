@@ -14,6 +14,11 @@ private_stream (struct thread * self)
 
   if (state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0) & 0xffffffff || context == 0)
     return 0;
+  if (self->stream_generation != state.contexts_ended) /* a context's handle may come again, its streams do not */
+  {
+    self->stream_generation = state.contexts_ended;
+    memset (self->stream_context, 0, sizeof (self->stream_context));
+  }
   for (index = 0; index != 4; index++)
     if (self->stream_context[index] == context)
       return self->stream_handle[index];

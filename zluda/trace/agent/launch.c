@@ -155,6 +155,33 @@ write_function (struct call * call, struct layout * layout)
   commit (call->thread, record, KIND_FUNCTION, call->sequence, call->start, 0, length, layout->handle);
 }
 
+/* Ask for a layout that is not known. Threads that launch a kernel for the first time together all ask, each into
+ * a copy of its own: what others read is whole or not `known`. */
+static int
+learn_layout (struct call * call, struct layout * layout)
+{
+  struct layout found;
+
+  lock ();
+  found = *layout;
+  unlock ();
+  if (!resolve_layout (&found))
+    return 0;
+  lock ();
+  if (!layout->known)
+  {
+    memcpy (layout->offset, found.offset, sizeof (found.offset));
+    memcpy (layout->size, found.size, sizeof (found.size));
+    layout->count = found.count;
+    layout->total = found.total;
+    layout->kind = found.kind;
+    *(volatile u32 *) &layout->known = 1;
+  }
+  unlock ();
+  write_function (call, &found);
+  return 1;
+}
+
 /* The layout of a launch's kernel, asked for at its first launch. NULL where the driver does not tell. */
 static struct layout *
 layout_of (struct call * call, u64 handle)
@@ -179,13 +206,8 @@ layout_of (struct call * call, u64 handle)
   }
   if (layout == NULL)
     return NULL;
-  if (!layout->known)
-  {
-    if (!resolve_layout (layout))
-      return NULL;
-    write_function (call, layout);
-    layout->known = 1;
-  }
+  if (!layout->known && !learn_layout (call, layout))
+    return NULL;
   self->last_handle = handle;
   self->last_generation = state.generation;
   self->last_layout = layout;

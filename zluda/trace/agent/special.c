@@ -244,6 +244,7 @@ leave_special (struct call * call)
       note_handle (handle, special == SPECIAL_GET_KERNEL ? HANDLE_KERNEL : HANDLE_FUNCTION, word[1], word[1]);
       break;
     case SPECIAL_CONTEXT_DESTROY:
+      atomic_add (&state.contexts_ended, 1);
       remove_allocations_of (word[0]);
       break;
     case SPECIAL_BEGIN_CAPTURE:

@@ -103,7 +103,7 @@ struct thread
   u64 last_handle, last_generation;
   struct layout * last_layout;
   u8 * staging;
-  u64 stream_context[4], stream_handle[4];
+  u64 stream_context[4], stream_handle[4], stream_generation;
   struct allocation * reached[MAX_REACHED];
   u32 reached_count;
 };
@@ -123,6 +123,7 @@ struct state
   u32 allocation_count, allocation_room;
   struct layout ** layouts;      /* open addressing by handle */
   volatile u64 generation;       /* of kernel handles: an unload may free any of them */
+  volatile u64 contexts_ended;   /* private streams may have ended with one of them */
   struct pending * pending;      /* libraries whose variables have no address yet */
   volatile u64 captures;         /* streams being captured into graphs */
   volatile u32 described;               /* the devices are on record */
