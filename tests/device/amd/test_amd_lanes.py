@@ -105,7 +105,6 @@ def test_lane_reads_and_writes(target: str) -> None:
         " s_mov_b32 exec_hi, 0\n"
         " v_readfirstlane_b32 s11, v4\n"
         " s_mov_b64 exec, -1\n"
-        ""
     )
     text += " v_mov_b32 v12, s10\n v_mov_b32 v13, s11\n v_writelane_b32 v13, s10, 3"
     got = run(target, text, numbered())
@@ -132,8 +131,8 @@ def test_sdwa_selects_bytes_and_words() -> None:
     words[:, 1] = np.random.default_rng(3).integers(0, 1 << 32, 64)
     text = (
         " v_mov_b32 v12, -1\n"
-        " v_add_u32_sdwa v12, v4, v5 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_2 src1_sel:WORD_0\n"
-        ""
+        " v_add_u32_sdwa v12, v4, v5 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE"
+        " src0_sel:BYTE_2 src1_sel:WORD_0\n"
     )
     text += " v_mov_b32_sdwa v13, sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1"
     got = run("gfx90a", text, words)
