@@ -53,6 +53,7 @@ def compile_kernel(module: Module, name: str, target_name: str, *, wave_size: in
         parameter_bytes=size,
         shared_bytes=unit.shared.static_bytes,
         dynamic_shared_offset=unit.shared.dynamic_offset,
+        refusals=tuple(unit.refusals),
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
     )
 

@@ -14,7 +14,7 @@ from zluda.compiler.amd.special import SpecialRegisters
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.ir import Value, constant, vector_type
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.target import Lanes, Shape
+from zluda.compiler.target import Lanes, Refusal, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable
 from zluda.ptx.types import ScalarType
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PARAMETERS = Value(CONSTANT, 1, "%parameters")
 """A kernel's packed parameter buffer: the explicit part of its kernarg segment."""
+
+REFUSAL = "zluda.refusal"
+"""A symbol of this compiler's own: four bytes of memory for the number of what stopped a launch, from 1."""
 
 _SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "shared": SHARED, "local": STACK}
 _NARROW = (SHARED, STACK)
@@ -115,6 +118,13 @@ class MemoryOps(SpecialRegisters):
     def _parameter_space(self, f: FunctionCodegen, address: Value) -> str:
         """Kernel parameters are in the kernarg segment, others (and what a kernel passes on) in scratch."""
         return CONSTANT if f.function.is_entry and address.width == 64 else STACK
+
+    def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
+        """Note what cannot be done, for the device to name, and stop."""
+        number = f.unit.refusal_index(refusal) + 1
+        cell = f.b.cast("inttoptr", _external(f, REFUSAL, 4), GLOBAL)
+        f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
+        f.b.call("llvm.trap", [])
 
     # --- loads and stores ------------------------------------------------------------------------------
 
@@ -208,9 +218,11 @@ def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
 
 def _module_variable(f: FunctionCodegen, variable: Variable) -> Value:
     """A variable's address: a symbol that the linker is given when the code is loaded."""
-    f.unit.symbol_index(variable.name)
-    align = max(variable.align, 1)
-    f.unit.ir.globals[variable.name] = (
-        f'@"{variable.name}" = external addrspace(1) global [0 x i8], align {align}'
-    )
-    return f.b.cast("ptrtoint", Value(GLOBAL, 1, f'@"{variable.name}"'), "i64")
+    return _external(f, variable.name, max(variable.align, 1))
+
+
+def _external(f: FunctionCodegen, name: str, align: int) -> Value:
+    """The address (``i64``) of a symbol that the linker is given."""
+    f.unit.symbol_index(name)
+    f.unit.ir.globals[name] = f'@"{name}" = external addrspace(1) global [0 x i8], align {align}'
+    return f.b.cast("ptrtoint", Value(GLOBAL, 1, f'@"{name}"'), "i64")

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.linker import link
+from zluda.compiler.amd.memory import REFUSAL
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.target import CompiledKernel
+from zluda.compiler.target import CompiledKernel, Refusal
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel, KernelParameter
 from zluda.device.cpu.memory import Memory
 from zluda.device.limits import required_block, thread_limit, validate
 from zluda.device.placement import Variables
-from zluda.errors import DeviceError, Error
+from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 
@@ -44,11 +45,16 @@ class AmdKernel:
         if self._loaded is None:
             device = self.code.device
             compiled = compile_kernel(self.code.module, self.name, device.name, wave_size=device.wave_size)
-            addresses = {name: self.code.global_variable(name)[0] for name in compiled.symbols}
+            addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)
             self._loaded = compiled, device.emulator.load_code_object(linked, file=self.name)
         compiled, code = self._loaded
         return compiled, code.kernel(compiled.entry)
+
+    def _address(self, symbol: str) -> int:
+        if symbol == REFUSAL:
+            return self.code.device.refusal_cell()
+        return self.code.global_variable(symbol)[0]
 
     def unload(self) -> None:
         """Free the code object."""
@@ -108,6 +114,7 @@ class AmdDevice:
     ) -> None:
         self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads)
         self.name, self.memory = name, self.emulator.memory
+        self._cell: int | None = None
         self.wave_size = wave_size or self.emulator.target.wave_size
 
     def allocate(self, size: int, *, address: int | None = None) -> int:
@@ -146,7 +153,28 @@ class AmdDevice:
         compiled, loaded = kernel.load()
         # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
-        self.emulator.launch(loaded, grid, block, parameters, shared_bytes=shared_bytes + gap)
+        try:
+            self.emulator.launch(loaded, grid, block, parameters, shared_bytes=shared_bytes + gap)
+        except LaunchError:
+            refusal = self._refusal(compiled)
+            if refusal is None:
+                raise
+            raise UnsupportedError(refusal.what, refusal.where, began=True) from None
+
+    def refusal_cell(self) -> int:
+        """The address of :data:`~zluda.compiler.amd.memory.REFUSAL`."""
+        if self._cell is None:
+            self._cell = self.allocate(4)
+            self.write(self._cell, bytes(4))
+        return self._cell
+
+    def _refusal(self, compiled: CompiledKernel) -> Refusal | None:
+        """What a launch came to that its code cannot do, if that is what stopped it."""
+        if self._cell is None:
+            return None
+        number = int.from_bytes(self.read(self._cell, 4), "little")
+        self.write(self._cell, bytes(4))
+        return compiled.refusals[number - 1] if number else None
 
     def synchronize(self) -> None:
         self.emulator.synchronize()
