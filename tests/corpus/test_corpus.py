@@ -1,4 +1,4 @@
-"""Every trace of the corpus, recorded on an H200, holds on the CPU and on emulated AMD GPUs: through the command, as a user."""
+"""Every trace of the corpus, recorded on an H200, holds on the CPU and on emulated AMD GPUs, by command."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ def compile_kernel(
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
-    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"`` …) is for any, and ``wave_size`` says how
-    many lanes a wave has (0: as is natural). Raises PtxError when the kernel's text is wrong, UnsupportedError
-    naming the first instruction (and its place) that has no lowering on the target.
+    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"`` …) is for any, and ``wave_size`` says
+    how many lanes a wave has (0: as is natural). Raises PtxError when the kernel's text is wrong,
+    UnsupportedError naming the first instruction (and its place) that has no lowering on the target.
     """
     if target == "cpu":
         from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
