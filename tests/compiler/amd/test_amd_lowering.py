@@ -57,6 +57,21 @@ def test_the_wave_size_is_as_asked(name: str, wave: int) -> None:
     assert code.kernel("k").metadata[".wavefront_size"] == wave
 
 
+@pytest.mark.parametrize(("mode", "lanes"), [("0", 32), ("1", 64)])
+def test_wave64_mode_puts_two_warps_into_a_wave(
+    mode: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZLUDA_WAVE64_MODE", mode)
+    body = """ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; mov.u32 %r2, %laneid;
+        shfl.sync.idx.b32 %r3, %r1, 5, 31, -1; mad.lo.u32 %r4, %r3, 32, %r2; st.global.u32 [%rd2], %r4;"""
+    with zluda.open_device("gfx1030") as device:
+        out = device.array(np.zeros(96, np.uint32))
+        kernel = device.load_module(_kernel(body)).kernel("k")
+        kernel.launch(grid=1, block=96, args=[out])
+        assert out.numpy().tolist() == [(32 * (t // 32) + 5) * 32 + t % 32 for t in range(96)]
+        assert device._device.wave_size == lanes
+
+
 @pytest.mark.parametrize("name", [*TARGETS, "cpu"])
 def test_products_that_are_minus_zero_stay_so_in_halves(name: str) -> None:
     """LLVM fuses a product with its rounding to half, adding +0."""

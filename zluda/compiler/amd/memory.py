@@ -90,8 +90,7 @@ class MemoryOps(SpecialRegisters):
         if f.function.is_entry:
             for slot in parameter_layout(f.function.parameters)[0]:
                 if slot.name == name:
-                    start = f.b.cast("ptrtoint", PARAMETERS, "i64")
-                    return one(f.b.add(start, slot.offset))
+                    return one(_parameter_address(f, slot.offset))
         variable = f.function.variables.get(name) or f.unit.module.variables.get(name)
         if variable is not None:
             return one(_module_variable(f, variable))
@@ -111,6 +110,8 @@ class MemoryOps(SpecialRegisters):
     def pointer(self, f: FunctionCodegen, space: str, address: Value, offset: int) -> Value:
         """LLVM's pointer to an address of a state space, ``offset`` bytes further."""
         b = f.b
+        if address.ref.startswith(_PARAMETER):  # as a pointer, so that LLVM sees which memory it is
+            return b.gep(PARAMETERS, int(address.ref.removeprefix(_PARAMETER)) + offset)
         kind = _SPACES.get(space) or self._parameter_space(f, address)
         pointer = b.cast("inttoptr", b.resize(address, "i32" if kind in _NARROW else "i64"), kind)
         return b.gep(pointer, offset) if offset else pointer
@@ -203,6 +204,22 @@ def _semantics(f: FunctionCodegen) -> str:
 def _alignment(pointer: Value, size: int) -> int:
     """Natural; parameters of calls are laid out to 4 bytes at least, whatever is read at once."""
     return size if pointer.type != STACK else min(size, 4)
+
+
+_PARAMETER = "%parameters.at."
+
+
+def _parameter_address(f: FunctionCodegen, offset: int) -> Value:
+    """The address of a kernel parameter, whose name tells :meth:`MemoryOps.pointer` the offset."""
+    name = f"{_PARAMETER.removeprefix('%')}{offset}"
+
+    def lines() -> list[str]:
+        return [
+            f"%{name}.p = getelementptr i8, {PARAMETERS.typed}, i64 {offset}",
+            f"%{name} = ptrtoint {CONSTANT} %{name}.p to i64",
+        ]
+
+    return f.at_entry(name, "i64", lines)
 
 
 def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:

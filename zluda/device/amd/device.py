@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zluda import config
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.memory import REFUSAL
+from zluda.compiler.amd.targets import Target
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.target import CompiledKernel, Refusal
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
@@ -93,6 +95,11 @@ class AmdCode:
         self._kernels.clear()
 
 
+def _wave_size(target: Target) -> int:
+    """The target's own, or 64 where it has both and ``ZLUDA_WAVE64_MODE`` asks for it."""
+    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size
+
+
 class AmdDevice:
     """An AMD GPU, emulated. Implements :class:`zluda.device.base.Device` for PTX modules.
 
@@ -115,7 +122,7 @@ class AmdDevice:
         self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads)
         self.name, self.memory = name, self.emulator.memory
         self._cell: int | None = None
-        self.wave_size = wave_size or self.emulator.target.wave_size
+        self.wave_size = wave_size or _wave_size(self.emulator.target)
 
     def allocate(self, size: int, *, address: int | None = None) -> int:
         return self.emulator.allocate(size, address=address)
