@@ -99,12 +99,17 @@ def div_fmas(x: Typed, y: Typed, z: Typed, scaled: Typed) -> Typed:
     power = select(exponent(z) > bias, x.like(b.const("i32", scale), "i"), -scale)
     shifted = ldexp(result, power)
     # A quotient that becomes subnormal is rounded there, once: what is scaled back has kept its sticky bit.
-    tiny = (exponent(shifted) == 0) & (exponent(result) != 0)
-    return select(scaled, select(tiny, ldexp(_fma_to_odd(x, y, z, result), power), shifted), result)
+    tiny = (exponent(result) + power <= 0) & (exponent(result) != 0)
+    one_bit = exponent(result) + power == 0
+    return select(scaled, select(tiny, ldexp(_sticky_fma(x, y, z, result, one_bit), power), shifted), result)
 
 
-def _fma_to_odd(x: Typed, y: Typed, z: Typed, nearest: Typed) -> Typed:
-    """``fma(x, y, z)`` truncated, with the last bit set where anything was cut off; finite operands."""
+def _sticky_fma(x: Typed, y: Typed, z: Typed, nearest: Typed, one_bit: Typed) -> Typed:
+    """``fma(x, y, z)`` of finite operands such that rounding it once more rounds the exact value.
+
+    Truncated, with the last bit set where anything was cut off. Where the second rounding cuts ``one_bit``
+    alone, that bit decides: it is carried where it was set and more was cut off.
+    """
     b = x.context.builder
     wide = [v.value if v.width == 64 else b.cast("fpext", v.value, "double") for v in (x, y, z, nearest)]
     error = rounding.residual(b, *wide)
@@ -112,8 +117,10 @@ def _fma_to_odd(x: Typed, y: Typed, z: Typed, nearest: Typed) -> Typed:
     outside = b.xor(b.fcmp("ogt", error, 0.0), b.fcmp("ogt", wide[3], 0.0))
     bits = b.bitcast(nearest.value, f"i{nearest.width}")
     truncated = b.sub(bits, b.zext(b.and_(inexact, outside), bits.type))
-    odd = b.or_(truncated, b.zext(inexact, bits.type))
-    return nearest.like(b.bitcast(odd, nearest.value.type))
+    sticky = b.zext(inexact, bits.type)
+    carried = b.add(truncated, b.and_(truncated, sticky))
+    chosen = b.select(one_bit.value, carried, b.or_(truncated, sticky))
+    return nearest.like(b.bitcast(chosen, nearest.value.type))
 
 
 _TWO_OVER_PI_BITS = 1201
