@@ -14,6 +14,14 @@ class Config:
     """Settings of this process. A field's metadata holds its variable's name and help."""
 
     device: str = field(default="auto", metadata={"env": "ZLUDA_DEVICE", "help": "default of --device"})
+    wave64_mode: str = field(
+        default="0",
+        metadata={
+            "env": "ZLUDA_WAVE64_MODE",
+            "help": "1: waves of 64 lanes, two warps each, on AMD targets that have both",
+            "choices": ("0", "1"),
+        },
+    )
 
 
 # Variables whose feature is not built yet: refused by name when set, never ignored.
@@ -25,7 +33,6 @@ NOT_BUILT = [
     "ZLUDA_PERF_MODE",
     "ZLUDA_CACHE_DIR",
     "ZLUDA_CACHE_POLICY",
-    "ZLUDA_WAVE64_MODE",
     "ZLUDA_WAVE64_SLOW_MODE",
     "ZLUDA_UNIFIED_MEMORY",
     "ZLUDA_MEMORY_POOL_SIZE",
@@ -53,4 +60,8 @@ def load(environment: Mapping[str, str] = os.environ) -> Config:
             raise Error(f"{name} is set, but there is no such variable; there is {', '.join(known)}")
         if name in known and not environment[name]:
             raise Error(f"{name} is set to nothing; give it a value or unset it")
+    for f in fields(Config):
+        value, choices = environment.get(f.metadata["env"], f.default), f.metadata.get("choices")
+        if choices and value not in choices:
+            raise Error(f"{f.metadata['env']} is {value!r}; expected {' or '.join(choices)}")
     return Config(**{known[name]: environment[name] for name in known if name in environment})

@@ -1,4 +1,4 @@
-"""Every trace of the corpus, recorded on an H200, holds on the CPU device: through the command, as a user."""
+"""Every trace of the corpus, recorded on an H200, holds on the CPU and on emulated AMD GPUs, by command."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def test_all_programs_are_there() -> None:
     assert set(PROGRAMS) >= OURS
 
 
+@pytest.mark.parametrize("device", ["cpu", "gfx1030", "gfx1100", "gfx90a"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_trace_is_identical_on_the_cpu(program: str) -> None:
-    done = _zluda("replay", CORPUS / program / "trace.bin", "--device", "cpu", "--json")
+def test_trace_is_identical(program: str, device: str) -> None:
+    done = _zluda("replay", CORPUS / program / "trace.bin", "--device", device, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert result["verdict"] == "identical"
-    assert result["device"] == "cpu" and not result["emulated"]
+    assert result["device"] == device and result["emulated"] == (device != "cpu")
     assert result["launches"] >= 3 and result["copies"] >= 1
     assert result["identical"] == result["launches"] + result["copies"]
     assert result["first_divergence"] is None

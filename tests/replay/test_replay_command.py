@@ -114,7 +114,7 @@ def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-unt
         ("{tmp}/missing.bin",),
         ("{tmp}/text.bin",),
         ("{trace}", "--mode", "isolated"),
-        ("{trace}", "--device", "gfx1100"),
+        ("{trace}", "--device", "hip:0"),
         ("{trace}", "--allow", "differs"),
         ("{trace}", "--select", "kernel:["),
         ("{trace}", "{trace}", "-o", "{tmp}/out.bin"),

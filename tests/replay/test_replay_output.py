@@ -131,7 +131,7 @@ def test_the_package_is_the_function(case: Case, monkeypatch: pytest.MonkeyPatch
     [
         ({"mode": "isolated"}, UnsupportedError, "isolated"),
         ({"numerics": "native"}, UnsupportedError, "native"),
-        ({"device": "gfx1100"}, DeviceError, "gfx1100"),
+        ({"device": "hip:0"}, DeviceError, "hip:0"),
         ({"device": "toaster"}, DeviceError, "toaster"),
         ({"select": "kernel:("}, zluda.Error, "regular expression"),
     ],

@@ -216,8 +216,8 @@ class TestErrors:
     def test_wrong_arguments(self) -> None:
         with pytest.raises(DeviceError, match="time_limit is 0; expected more than 0"):
             start(time_limit=0)
-        with pytest.raises(DeviceError, match="gfx1100"):
-            start("gfx1100")
+        with pytest.raises(DeviceError, match="hip:0"):
+            start("hip:0")
         with pytest.raises(UnsupportedError, match="numerics"):
             start(numerics="native")
 

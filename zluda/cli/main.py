@@ -19,6 +19,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 VERBS = {
     "trace": ("zluda.cli.trace", "record a CUDA program on an NVIDIA host"),
     "replay": ("zluda.cli.replay", "replay a trace on a device and compare every launch with the record"),
+    "compile": ("zluda.cli.compile", "compile PTX for a target: LLVM IR, assembly, objects, code objects"),
     "diff": ("zluda.cli.diff", "compare two traces or replays"),
     "info": ("zluda.cli.info", "summarise a trace"),
     "dump": ("zluda.cli.dump", "print a trace's calls, launches, modules or memory"),

@@ -1,7 +1,7 @@
 """The compiler: typed PTX → LLVM IR text → machine code for a target.
 
 Owns the IR builder (``ir.py``), the analyses (``analysis/``), lowering (``lower/``: what each instruction
-means, over a target's ``TargetOps``), and one folder a target (``cpu/``). May import ``zluda.ptx``,
+means, over a target's ``TargetOps``), and one folder a target (``cpu/``, ``amd/``). May import ``zluda.ptx``,
 ``zluda.numerics`` and ``zluda.errors``. It is given a typed module and a kernel's name, and gives back a
 :class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch it.
 """
@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["compile_kernel"]
 
 
-def compile_kernel(module: Module, name: str, target: str = "cpu", *, block: Dim3) -> CompiledKernel:
-    """Compile one kernel, with what it calls, for a block shape.
+def compile_kernel(
+    module: Module, name: str, target: str = "cpu", *, block: Dim3 = (1, 1, 1), wave_size: int = 0
+) -> CompiledKernel:
+    """Compile one kernel, with what it calls, to a relocatable object.
 
-    Raises PtxError when its text is wrong, UnsupportedError naming the first instruction (and its place)
-    that has no lowering on the target.
+    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"`` …) is for any, and ``wave_size`` says
+    how many lanes a wave has (0: as is natural). Raises PtxError when the kernel's text is wrong,
+    UnsupportedError naming the first instruction (and its place) that has no lowering on the target.
     """
-    from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
-    from zluda.errors import UnsupportedError
+    if target == "cpu":
+        from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
 
-    if target != "cpu":
-        raise UnsupportedError(f"compilation target {target!r}")
-    return compile_for_cpu(module, name, block)
+        return compile_for_cpu(module, name, block)
+    from zluda.compiler.amd.compile import compile_kernel as compile_for_amd
+
+    return compile_for_amd(module, name, target, wave_size=wave_size)

@@ -42,10 +42,22 @@ __all__ = [
 ]
 
 
+def address_space(pointer: str) -> str:
+    """What a definition writes for a pointer type's address space: ``" addrspace(5)"``, or nothing."""
+    return pointer.removeprefix("ptr")
+
+
 @dataclass(slots=True)
 class Module:
-    """One LLVM module's text. Everything is keyed by name and written once."""
+    """One LLVM module's text. Everything is keyed by name and written once.
 
+    ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
+    attributes of helper functions.
+    """
+
+    stack: str = "ptr"
+    tables: str = "ptr"
+    helpers: str = "noinline nounwind"
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
@@ -64,9 +76,10 @@ class Module:
             ]
             body = ", ".join(items)
             self.globals[name] = (
-                f"@{name} = internal unnamed_addr constant [{len(items)} x {element}] [{body}], align 64"
+                f"@{name} = internal unnamed_addr{address_space(self.tables)} constant "
+                f"[{len(items)} x {element}] [{body}], align 64"
             )
-        return Value("ptr", 1, f"@{name}")
+        return Value(self.tables, 1, f"@{name}")
 
     def define(self, name: str, header: str, body: Builder) -> None:
         """Add ``define <header> { body }``; ``header`` is everything between ``define`` and the brace."""
@@ -79,7 +92,7 @@ class Module:
         parameters: Sequence[tuple[str, int]],
         emit: Callable[[Builder, list[Value]], Value],
         *,
-        attributes: str = "noinline nounwind",
+        attributes: str = "",
     ) -> str:
         """Define an internal function once, from ``emit(builder, arguments) -> result``; returns its name."""
         if name not in self.functions:
@@ -89,7 +102,9 @@ class Module:
             result = emit(builder, arguments)
             builder.ret(result)
             formal = ", ".join(a.typed for a in arguments)
-            self.define(name, f"internal {result.ir_type} @{name}({formal}) {attributes}", builder)
+            self.define(
+                name, f"internal {result.ir_type} @{name}({formal}) {attributes or self.helpers}", builder
+            )
         return name
 
     def text(self) -> str:
@@ -436,8 +451,10 @@ class Builder:
     def alloca(self, element: str, lanes: int = 1, *, count: int = 1, align: int = 64) -> Value:
         """Stack memory, allocated once at the function's entry."""
         name = "%" + self.fresh("m")
-        self.entry.append(f"{name} = alloca {vector_type(element, lanes)}, i32 {count}, align {align}")
-        return Value("ptr", 1, name)
+        space = self.module.stack
+        where = f",{address_space(space)}" if space != "ptr" else ""
+        self.entry.append(f"{name} = alloca {vector_type(element, lanes)}, i32 {count}, align {align}{where}")
+        return Value(space, 1, name)
 
     def load(
         self, element: str, pointer: Value, lanes: int = 1, *, align: int = 1, suffix: str = ""
@@ -454,7 +471,7 @@ class Builder:
         """``pointer + index * sizeof(element)``; a vector of indices gives a vector of pointers."""
         offset = index if isinstance(index, Value) else constant("i64", int(index))
         lanes = max(pointer.lanes, offset.lanes)
-        return self.define("ptr", lanes, f"getelementptr {element}, {pointer.typed}, {offset.typed}")
+        return self.define(pointer.type, lanes, f"getelementptr {element}, {pointer.typed}, {offset.typed}")
 
     def gather(self, element: str, pointers: Value, *, align: int, mask: Value | None = None) -> Value:
         """Load one element a lane from a value of pointers; lanes whose mask is off are zero."""
@@ -463,7 +480,7 @@ class Builder:
             return self.load(element, pointers, align=align)
         zero = self.splat(constant(element, 0), lanes)
         chosen = self.splat(mask if mask is not None else constant("i1", 1), lanes)
-        overloads = [mangle(element, lanes), mangle("ptr", lanes)]
+        overloads = [mangle(element, lanes), mangle(pointers.type, lanes)]
         arguments = [pointers, constant("i32", align), chosen, zero]
         return self.call(".".join(["llvm.masked.gather", *overloads]), arguments, element, lanes)
 

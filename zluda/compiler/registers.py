@@ -71,7 +71,7 @@ class RegisterFile:
             found = tuple(self.b.alloca(element, lanes) for _ in range(count))
             zero = self.b.splat(constant(element, 0), lanes)
             for slot in found:
-                self.b.entry.append(f"store {zero.typed}, ptr {slot.ref}, align 64")
+                self.b.entry.append(f"store {zero.typed}, {slot.typed}, align 64")
             self._slots[register.name] = found
         return found
 

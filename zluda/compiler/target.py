@@ -253,16 +253,18 @@ class TargetOps(Protocol):
         ...
 
     def call(
+        self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
+    ) -> None:
+        """Call a function of the unit for the active lanes; lanes that left the kernel stop here."""
+        ...
+
+    def call_through(
         self,
         f: FunctionCodegen,
-        name: str,
+        target: Lanes,
+        names: list[str],
         results: list[CallValue],
         arguments: list[CallValue],
-        *,
-        cut: bool = True,
     ) -> None:
-        """Call a function of the unit for the active lanes.
-
-        Lanes that leave the kernel in it are dropped from ``f.mask``; ``cut`` leaves the block when none is.
-        """
+        """Call, for each active lane, that one of ``names`` whose handle ``target`` holds."""
         ...

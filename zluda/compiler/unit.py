@@ -72,8 +72,7 @@ class Unit:
             for name in self.candidates:
                 self._add(name)
         self.may_exit = any(i.opcode == "exit" for f in self.functions.values() for i in f.instructions)
-        shared = {v.name: v for v in self._shared_variables()}
-        self.shared = SharedLayout(shared.values())
+        self.shared = SharedLayout(self.shared_variables())
 
     @property
     def file(self) -> str:
@@ -160,10 +159,13 @@ class Unit:
                     taken[symbol] = None
         return list(taken)
 
-    def _shared_variables(self) -> Iterator[Variable]:
+    def shared_variables(self) -> list[Variable]:
+        """Every shared variable of the kernel and what it calls."""
+        found: dict[str, Variable] = {}
         for function in self._all():
-            yield from (v for v in function.variables.values() if v.space == "shared")
+            found |= {v.name: v for v in function.variables.values() if v.space == "shared"}
             for _, name in named(function):
                 variable = self.module.variables.get(name)
                 if variable is not None and variable.space == "shared" and name not in function.variables:
-                    yield variable
+                    found[name] = variable
+        return list(found.values())

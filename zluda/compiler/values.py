@@ -14,8 +14,9 @@ _MANGLED = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 class Value:
     """An SSA value or a constant.
 
-    ``type`` is the LLVM element type (``"i32"``, ``"float"``, ``"i1"``, ``"ptr"``), ``lanes`` the vector
-    length, 1 for a scalar. ``bits`` is the bit pattern of a known constant (always one lane), else None.
+    ``type`` is the LLVM element type (``"i32"``, ``"float"``, ``"i1"``, ``"ptr"``, ``"ptr addrspace(3)"``),
+    ``lanes`` the vector length, 1 for a scalar.
+    ``bits`` is the bit pattern of a known constant (always one lane), else None.
     """
 
     type: str
@@ -51,12 +52,16 @@ def type_bits(element: str) -> int:
     """Bits of an integer, floating-point or pointer element type."""
     if element in FLOAT_BITS:
         return FLOAT_BITS[element]
-    return 64 if element == "ptr" else int(element[1:])
+    if element.startswith("ptr"):
+        return 64
+    return int(element[1:])
 
 
 def mangle(element: str, lanes: int = 1) -> str:
     """A type as intrinsic names spell it: ``"v16f32"``."""
     name = _MANGLED.get(element, element)
+    if name.startswith("ptr addrspace("):
+        name = f"p{name[14:-1]}"
     return name if lanes == 1 else f"v{lanes}{name}"
 
 
@@ -78,8 +83,8 @@ def constant(element: str, value: int | float) -> Value:
 def constant_text(element: str, bits: int) -> str:
     if element == "i1":
         return "true" if bits else "false"
-    if element == "ptr":
-        return "null" if bits == 0 else f"inttoptr (i64 {bits} to ptr)"
+    if element.startswith("ptr"):
+        return "null" if bits == 0 else f"inttoptr (i64 {bits} to {element})"
     width = type_bits(element)
     signed = bits - (1 << width) if bits >> (width - 1) else bits
     if element not in FLOAT_BITS:

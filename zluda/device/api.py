@@ -250,4 +250,10 @@ def _open_cuda(name: str) -> base.Device:
     return CudaDevice(int(name.partition(":")[2]))
 
 
-_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda}
+def _open_amd(name: str) -> base.Device:
+    from zluda.device.amd import AmdDevice
+
+    return AmdDevice(name)
+
+
+_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd}

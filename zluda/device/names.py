@@ -7,12 +7,12 @@ import re
 from zluda.errors import DeviceError, UnsupportedError
 
 # Kind → the numerics it has, its default first. An NVIDIA GPU's own arithmetic is NVIDIA's.
-NUMERICS: dict[str, tuple[str, ...]] = {"cpu": ("nvidia",), "cuda": ("nvidia", "native")}
+NUMERICS: dict[str, tuple[str, ...]] = {"cpu": ("nvidia",), "cuda": ("nvidia", "native"), "gfx": ("nvidia",)}
 CHECKS = ("none",)
 CONTRACTS = ("auto",)
 
 _NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
-_LATER = "not in this version; it has cpu and cuda:N"
+_LATER = "not in this version; it has cpu, cuda:N and gfxNNN"
 
 
 def resolve(name: str) -> str:
@@ -29,14 +29,18 @@ def resolve(name: str) -> str:
         )
     gpu = match["gpu"]
     full = f"{gpu}:{int(match['ordinal'] or 0)}" if gpu else name
-    if kind(full) not in NUMERICS:
+    if kind(full) == "gfx":
+        from zluda.compiler.amd.targets import target
+
+        target(full)
+    elif kind(full) not in NUMERICS:
         raise DeviceError(full, _LATER)
     return full
 
 
 def kind(name: str) -> str:
-    """``"cpu"``, ``"cuda"`` …: a full name without its number."""
-    return name.partition(":")[0]
+    """``"cpu"``, ``"cuda"``, ``"gfx"`` …: a full name without its number."""
+    return "gfx" if name.startswith("gfx") else name.partition(":")[0]
 
 
 def check_options(name: str, *, numerics: str | None, check: str, contract: str) -> None:

@@ -75,10 +75,11 @@ def _replay(
     progress: Progress | None,
     started: float,
 ) -> ReplayResult:
+    from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
     from zluda.replay.session import Session
 
-    plan = plan_addresses(trace.allocations, place_globals=device == "cpu")
+    plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx"))
     with ExitStack() as stack:
         session = stack.enter_context(Session(device, plan, numerics=numerics, time_limit=time_limit))
         # Imported while the runner starts.

@@ -10,12 +10,14 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
+from zluda.device import names
+from zluda.device.base import Device
 from zluda.device.cpu import CpuDevice, Memory
 from zluda.driver import Driver
 from zluda.driver.translated import TranslatedDriver
 
 # What is imported late on a kernel's way from an image to machine code.
-_PACKAGES = ("zluda.ptx", "zluda.compiler", "zluda.device.cpu", "zluda.driver.translated")
+_PACKAGES = ("zluda.ptx", "zluda.compiler", "zluda.driver.translated")
 _LATE = ("zstandard", "lz4.block")  # compressed fatbins
 
 _WARM_UP = b"""
@@ -40,15 +42,31 @@ _WARM_UP = b"""
 """
 
 
-def cpu_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
-    """The translated driver over a CPU device in ``memory``, warmed up: it opens no file from here on."""
-    for package in _PACKAGES:
+def _cpu(name: str, memory: Memory) -> Device:
+    return CpuDevice(memory)
+
+
+def _amd(name: str, memory: Memory) -> Device:
+    from zluda.device.amd import AmdDevice
+
+    return AmdDevice(name, memory)
+
+
+# Kind of device → (what makes it, the package whose modules may be imported late).
+_DEVICES = {"cpu": (_cpu, "zluda.device.cpu"), "gfx": (_amd, "zluda.device.amd")}
+
+
+def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
+    """The translated driver over a device in ``memory``, warmed up: it opens no file from here on."""
+    name = setup["device"]
+    make, own_package = _DEVICES[names.kind(name)]
+    for package in (*_PACKAGES, own_package):
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
             importlib.import_module(module.name)
-    for name in _LATE:
-        importlib.import_module(name)
-    _warm_up(TranslatedDriver(CpuDevice(memory)))
-    return TranslatedDriver(CpuDevice(memory))
+    for late in _LATE:
+        importlib.import_module(late)
+    _warm_up(TranslatedDriver(make(name, memory)))
+    return TranslatedDriver(make(name, memory))
 
 
 def _warm_up(driver: Driver) -> None:

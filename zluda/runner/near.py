@@ -30,7 +30,8 @@ _GIB = 1 << 30
 # memory is then the shared file. A GPU's own driver opens device files and speaks to its kernel module at any
 # time, and the code it runs is NVIDIA's.
 FACTORIES: dict[str, tuple[str, bool]] = {
-    "cpu": ("zluda.runner.devices:cpu_driver", True),
+    "cpu": ("zluda.runner.devices:translated_driver", True),
+    "gfx": ("zluda.runner.devices:translated_driver", True),
     "cuda": ("zluda.driver.native:from_setup", False),
 }
 
@@ -85,7 +86,7 @@ def start(
     memory_limit: int | None = None,
     time_limit: float | None = None,
 ) -> Runner:
-    """Start a runner over ``device`` (``"cpu"``, ``"cuda:N"``).
+    """Start a runner over ``device`` (``"cpu"``, ``"gfx1030"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one

@@ -9,27 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.cpu.memory import MemoryOps
-from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
+from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import vector
-from zluda.compiler.lower.lanewise import LANEWISE, as_bits, as_float, canonical_nan
+from zluda.compiler.lower.read_modify_write import float_result, instruction_name, swap_loop
 from zluda.compiler.target import VARYING, Geometry, Lanes
-from zluda.errors import UnsupportedError
-from zluda.ptx.module import Instruction, Location
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-
-_READ_MODIFY_WRITE = {
-    "add": "add",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-    "exch": "xchg",
-    "inc": "uinc_wrap",
-    "dec": "udec_wrap",
-}
-_MIN_MAX = {("min", "s"): "min", ("max", "s"): "max", ("min", "u"): "umin", ("max", "u"): "umax"}
 
 # Associative and commutative integer operations, with LLVM's vector reduction and the neutral element.
 _REDUCTIONS = {"add": ("add", 0), "and": ("and", -1), "or": ("or", 0), "xor": ("xor", 0)}
@@ -80,7 +67,7 @@ class AtomicOps(MemoryOps):
     ) -> None:
         """All lanes on one address, nobody asks for the old value: reduce, then one operation."""
         b = f.b
-        kind = _instruction(op, type)
+        kind = instruction_name(op, type)
         reduction, neutral = _REDUCTIONS.get(op, (kind, _REDUCED_MIN_MAX.get(kind, 0)))
         total: Value | None = None
         for g in range(self.geometry.groups):
@@ -103,14 +90,6 @@ def _combines(op: str, type: ScalarType) -> bool:
     if type.kind == "f" or "x" in type.spelling:
         return False
     return op in _REDUCTIONS or (op in ("min", "max") and type.kind == "u")
-
-
-def _instruction(op: str, type: ScalarType) -> str:
-    """LLVM's ``atomicrmw`` operation."""
-    found = _READ_MODIFY_WRITE.get(op) or _MIN_MAX.get((op, type.kind))
-    if found is None:
-        raise UnsupportedError(f"atom.{op}.{type.spelling}")
-    return found
 
 
 def _define(f: FunctionCodegen, op: str, type: ScalarType, *, private: bool) -> str:
@@ -164,67 +143,23 @@ def _one_lane(
     if type.kind != "f":
         if not private or op in ("inc", "dec"):
             return b.define(
-                element, 1, f"atomicrmw {_instruction(op, type)} {pointer.typed}, {values[0].typed} seq_cst"
+                element,
+                1,
+                f"atomicrmw {instruction_name(op, type)} {pointer.typed}, {values[0].typed} seq_cst",
             )
         old = b.load(element, pointer, align=align)
         b.store(_plain(b, op, type, old, values[0]), pointer, align=align)
         return old
     if private:
         old = b.load(element, pointer, align=align)
-        b.store(_float_result(b, op, type, old, values[0], cached=False), pointer, align=align)
+        b.store(float_result(b, op, type, old, values[0], cached=False), pointer, align=align)
         return old
-    return _swap_loop(b, pointer, values[0], op, type)
+    return swap_loop(b, pointer, values[0], op, type, "seq_cst")
 
 
 def _plain(b: Builder, op: str, type: ScalarType, old: Value, value: Value) -> Value:
-    kind = _instruction(op, type)
+    kind = instruction_name(op, type)
     if kind == "xchg":
         return value
     names = {"min": "smin", "max": "smax", "umin": "umin", "umax": "umax"}
     return b.intrinsic(names[kind], old, value) if kind in names else b.binary(kind, old, value)
-
-
-def _float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, cached: bool) -> Value:
-    """The new bits of a floating-point atomic.
-
-    Measured on an H200: in shared memory (not ``cached``) it is the plain instruction with the memory's
-    value as second operand. The L2 cache's own adder, which serves global memory, flushes subnormals of f32
-    and passes an f64 NaN on as it is, the operand's before the memory's.
-    """
-    if op == "exch":
-        return value
-    if op not in ("add", "min", "max") or (op != "add" and type.bits != 16 and "x2" not in type.spelling):
-        raise UnsupportedError(f"atom.{op}.{type.spelling}")
-    slots = {"rnd": "rn"} if op == "add" else {}
-    if cached and type is ScalarType.F32:
-        slots["ftz"] = "ftz"
-    instruction = Instruction(op, slots, (type,), (), None, Location(0, 0), 0, destinations=1)
-    result = LANEWISE[op](b, instruction, [value, old])
-    assert isinstance(result, Value)
-    bits = canonical_nan(b, result) if result.type in FLOAT_BITS else as_bits(b, result, type.bits)
-    if cached and type is ScalarType.F64:
-        for operand in (old, value):
-            real = as_float(b, operand, type)
-            bits = b.select(b.fcmp("uno", real, real), as_bits(b, operand, 64), bits)
-    return bits
-
-
-def _swap_loop(b: Builder, pointer: Value, value: Value, op: str, type: ScalarType) -> Value:
-    """Compare-and-swap until nobody interfered."""
-    element, align = value.type, type.bits // 8
-    if op == "exch":
-        return b.define(element, 1, f"atomicrmw xchg {pointer.typed}, {value.typed} seq_cst")
-    seen = b.alloca(element, align=align)
-    b.store(b.load(element, pointer, align=align), seen, align=align)
-    again, done = b.fresh("swap"), b.fresh("swapped")
-    b.branch(again)
-    b.label(again)
-    expected = b.load(element, seen, align=align)
-    new = _float_result(b, op, type, expected, value, cached=True)
-    pair = b.define("pair", 1, f"cmpxchg {pointer.typed}, {expected.typed}, {new.typed} seq_cst seq_cst")
-    found = b.define(element, 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 0")
-    success = b.define("i1", 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 1")
-    b.store(found, seen, align=align)
-    b.cond_branch(success, done, again)
-    b.label(done)
-    return expected

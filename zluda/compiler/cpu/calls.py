@@ -111,6 +111,46 @@ class CallOps(MemoryOps):
             else:
                 f.mask = tuple(f.unpack_bits(alive))
 
+    def call_through(
+        self,
+        f: FunctionCodegen,
+        target: Lanes,
+        names: list[str],
+        results: list[CallValue],
+        arguments: list[CallValue],
+    ) -> None:
+        """For each function it may be, call it for the lanes whose pointer says so."""
+        remaining = f.mask_bits()
+        b = f.b
+        slot = b.alloca("i32", align=4)
+        b.store(remaining, slot, align=4)
+        alive = b.alloca("i32", align=4)
+        b.store(b.const("i32", 0), alive, align=4)
+        whole = f.mask
+        for name in names:
+            chosen = f.pack_bits([b.icmp("eq", t, f.unit.handle(name)) for t in f.vectors(target)])
+            bits = b.and_(b.load("i32", slot, align=4), chosen)
+            some, past = b.fresh("calls"), b.fresh("called")
+            b.cond_branch(b.icmp("ne", bits, 0), some, past)
+            b.label(some)
+            with f.masked(tuple(f.unpack_bits(bits))):
+                self.call(f, name, results, arguments, cut=False)
+                b.store(b.or_(f.mask_bits(), b.load("i32", alive, align=4)), alive, align=4)
+            b.store(b.and_(b.load("i32", slot, align=4), b.not_(bits)), slot, align=4)
+            b.branch(past)
+            b.label(past)
+        bad, good = b.fresh("nowhere"), b.fresh("everybody")
+        left = b.load("i32", slot, align=4)
+        b.cond_branch(b.icmp("ne", left, 0), bad, good)
+        b.label(bad)
+        with f.masked(tuple(f.unpack_bits(left))):
+            f.ops.trap(f, "call")
+        b.branch(good)
+        b.label(good)
+        f.mask = whole
+        if f.unit.may_exit:
+            f.survive(b.load("i32", alive, align=4))
+
     def _place(self, f: FunctionCodegen, value: CallValue, variable: Variable) -> Value:
         """Where a result goes or an argument lies."""
         if value.variable:

@@ -48,6 +48,15 @@ def target_machine() -> Any:
 
 def emit_object(text: str, *, optimize: bool = True) -> bytes:
     """A relocatable object from IR text. An error here is a fault of this compiler."""
+    return bytes(target_machine().emit_object(_compiled(text, optimize=optimize)))
+
+
+def emit_assembly(text: str) -> bytes:
+    """Assembly from IR text."""
+    return str(target_machine().emit_assembly(_compiled(text, optimize=True))).encode()
+
+
+def _compiled(text: str, *, optimize: bool) -> Any:
     import llvmlite.binding as llvm
 
     machine = target_machine()
@@ -60,7 +69,7 @@ def emit_object(text: str, *, optimize: bool = True) -> bytes:
     module.data_layout = str(machine.target_data)
     if optimize:
         _optimize(module, machine)
-    return bytes(machine.emit_object(module))
+    return module
 
 
 def _optimize(module: Any, machine: Any) -> None:

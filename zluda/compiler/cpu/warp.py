@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.uniformity import polls
@@ -10,6 +10,7 @@ from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
+from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
@@ -17,15 +18,6 @@ from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-
-# The source lane before clamping, from (lane, b, lowest lane of the segment); and whether it is in range,
-# from (source, limit) (PTX ISA 9.7.9.6).
-_SOURCE: dict[str, Callable[[Builder, Value, Value, Value, Value], Value]] = {
-    "up": lambda b, lane, by, low, segment: b.sub(lane, by),
-    "down": lambda b, lane, by, low, segment: b.add(lane, by),
-    "bfly": lambda b, lane, by, low, segment: b.xor(lane, by),
-    "idx": lambda b, lane, by, low, segment: b.or_(low, b.and_(by, b.not_(segment))),
-}
 
 
 def shuffle_source(mode: str, lane: int, by: int, clamp: int) -> tuple[int, bool]:
@@ -54,15 +46,9 @@ class WarpOps:
         spot = self._spill(f, value)
         results, ranges = [], []
         for g in range(self.geometry.groups):
-            by = b.and_(b.splat(narrow(lane, g, b, self.geometry), width), 31)
+            by = b.splat(narrow(lane, g, b, self.geometry), width)
             limits = b.splat(narrow(clamp, g, b, self.geometry), width)
-            limit, segment = b.and_(limits, 31), b.and_(b.lshr(limits, 8), 31)
-            own = f.lane_numbers(g)
-            low = b.and_(own, segment)
-            highest = b.or_(low, b.and_(limit, b.not_(segment)))
-            source = _SOURCE[mode](b, own, by, low, segment)
-            in_range = b.icmp("sge" if mode == "up" else "sle", source, highest)
-            chosen = b.and_(b.select(in_range, source, own), 31)
+            chosen, in_range = source_lane(b, mode, f.lane_numbers(g), by, limits)
             results.append(b.gather(value.type, b.gep(spot, chosen, value.type), align=4))
             ranges.append(in_range)
         return Lanes(VARYING, tuple(results)), Lanes(VARYING, tuple(ranges))

@@ -80,42 +80,12 @@ def _indirect(
     results: list[CallValue],
     arguments: list[CallValue],
 ) -> None:
-    """For each function it may be, call it for the lanes whose pointer says so."""
+    """A call of one of the functions whose address is taken and whose parameters are as the call says."""
     if any(r.target is not None for r in results):
         raise f.unsupported(instruction, "call through a pointer with results in registers")
     prototype = f.unit.prototype(instruction, f.function)
     names = [n for n in f.unit.candidates if n in f.unit.functions and _fits(f.unit.functions[n], prototype)]
-    target = f.read_bits(callee, 64)
-    remaining = f.mask_bits()
-    b = f.b
-    slot = b.alloca("i32", align=4)
-    b.store(remaining, slot, align=4)
-    alive = b.alloca("i32", align=4)
-    b.store(b.const("i32", 0), alive, align=4)
-    whole = f.mask
-    for name in names:
-        chosen = f.pack_bits([b.icmp("eq", t, f.unit.handle(name)) for t in f.vectors(target)])
-        bits = b.and_(b.load("i32", slot, align=4), chosen)
-        some, past = b.fresh("calls"), b.fresh("called")
-        b.cond_branch(b.icmp("ne", bits, 0), some, past)
-        b.label(some)
-        with f.masked(tuple(f.unpack_bits(bits))):
-            f.ops.call(f, name, results, arguments, cut=False)
-            b.store(b.or_(f.mask_bits(), b.load("i32", alive, align=4)), alive, align=4)
-        b.store(b.and_(b.load("i32", slot, align=4), b.not_(bits)), slot, align=4)
-        b.branch(past)
-        b.label(past)
-    bad, good = b.fresh("nowhere"), b.fresh("everybody")
-    left = b.load("i32", slot, align=4)
-    b.cond_branch(b.icmp("ne", left, 0), bad, good)
-    b.label(bad)
-    with f.masked(tuple(f.unpack_bits(left))):
-        f.ops.trap(f, "call")
-    b.branch(good)
-    b.label(good)
-    f.mask = whole
-    if f.unit.may_exit:
-        f.survive(b.load("i32", alive, align=4))
+    f.ops.call_through(f, f.read_bits(callee, 64), names, results, arguments)
 
 
 def _fits(function: Function, prototype: CallPrototype | None) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.ir import Value
+from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower.memory import map_lanes
 from zluda.compiler.lower.table import lowers
@@ -13,6 +14,26 @@ from zluda.ptx.module import Instruction, Operand, Pair
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
+
+
+# The source lane before clamping, from (lane, b, lowest lane of the segment); and whether it is in range,
+# from (source, limit) (PTX ISA 9.7.9.6).
+_SOURCE: dict[str, Callable[[Builder, Value, Value, Value, Value], Value]] = {
+    "up": lambda b, lane, by, low, segment: b.sub(lane, by),
+    "down": lambda b, lane, by, low, segment: b.add(lane, by),
+    "bfly": lambda b, lane, by, low, segment: b.xor(lane, by),
+    "idx": lambda b, lane, by, low, segment: b.or_(low, b.and_(by, b.not_(segment))),
+}
+
+
+def source_lane(b: Builder, mode: str, own: Value, by: Value, clamp: Value) -> tuple[Value, Value]:
+    """The lane that lane ``own`` reads from in a shuffle, and whether it was in range (``i1``)."""
+    by, limit, segment = b.and_(by, 31), b.and_(clamp, 31), b.and_(b.lshr(clamp, 8), 31)
+    low = b.and_(own, segment)
+    highest = b.or_(low, b.and_(limit, b.not_(segment)))
+    source = _SOURCE[mode](b, own, by, low, segment)
+    in_range = b.icmp("sge" if mode == "up" else "sle", source, highest)
+    return b.and_(b.select(in_range, source, own), 31), in_range
 
 
 def _write_pair(f: FunctionCodegen, destination: Operand, value: Lanes, predicate: Lanes) -> None:
@@ -62,7 +83,7 @@ def vote(f: FunctionCodegen, instruction: Instruction) -> None:
 @lowers("activemask")
 def active_mask(f: FunctionCodegen, instruction: Instruction) -> None:
     """The lanes that execute this instruction."""
-    f.write(instruction.operands[0], uniform(f.mask_bits()))
+    f.write(instruction.operands[0], f.ops.ballot(f, uniform(f.b.const("i1", 1)), None))
 
 
 @lowers("match")

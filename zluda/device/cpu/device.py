@@ -13,11 +13,9 @@ from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.memory import Memory
 from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
+from zluda.device.limits import validate
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
-
-_GRID_LIMITS = (0x7FFFFFFF, 0xFFFF, 0xFFFF)
-_BLOCK_LIMITS = (1024, 1024, 64)
 
 
 class CpuDevice:
@@ -67,7 +65,7 @@ class CpuDevice:
         """
         if not isinstance(kernel, CpuKernel):
             raise DeviceError("cpu", f"kernel {kernel.name} was not loaded on this device")
-        _validate(kernel, grid, block, parameters, shared_bytes)
+        validate(kernel, grid, block, parameters, shared_bytes, max_shared=MAX_SHARED_BYTES)
         code = kernel.specialize(block)
         compiled = code.compiled
         buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
@@ -104,40 +102,6 @@ class CpuDevice:
     def close(self) -> None:
         self._pool.close()
         self.memory.close()
-
-
-def _validate(kernel: CpuKernel, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int) -> None:
-    """Refuse what ``cuLaunchKernel`` refuses, with its reason."""
-    threads = block[0] * block[1] * block[2]
-    reasons = (
-        (
-            any(g < 1 or g > limit for g, limit in zip(grid, _GRID_LIMITS, strict=True)),
-            f"grid {grid}: invalid",
-        ),
-        (
-            any(b < 1 or b > limit for b, limit in zip(block, _BLOCK_LIMITS, strict=True)),
-            f"block {block}: invalid",
-        ),
-        (
-            threads > kernel.max_threads_per_block,
-            f"{threads} threads a block, {kernel.max_threads_per_block} allowed",
-        ),
-        (
-            kernel.required_block is not None and kernel.required_block != block,
-            f"block {block}, but .reqntid is {kernel.required_block}",
-        ),
-        (
-            len(parameters) < kernel.parameter_bytes,
-            f"{len(parameters)} bytes of parameters, {kernel.parameter_bytes} needed",
-        ),
-        (
-            shared_bytes < 0 or shared_bytes + kernel.shared_bytes > MAX_SHARED_BYTES,
-            f"{shared_bytes + kernel.shared_bytes} bytes of shared memory, {MAX_SHARED_BYTES} available",
-        ),
-    )
-    for wrong, reason in reasons:
-        if wrong:
-            raise LaunchError(f"invalid configuration: {reason}", kernel=kernel.name)
 
 
 def _fault(job: Job, name: str, block: Dim3, refusals: Sequence[Refusal]) -> LaunchError | UnsupportedError:

@@ -1,0 +1,58 @@
+"""Atomic operations on AMD GPUs: instructions for integers, compare-and-swap loops for floats.
+
+A float's new value is computed as NVIDIA's units do, which AMD's floating-point atomics do not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.amd.machine import one
+from zluda.compiler.amd.memory import MemoryOps, sync_scope
+from zluda.compiler.lower.read_modify_write import failure, instruction_name, swap_loop
+from zluda.compiler.target import Lanes
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+_ORDERS = {"": "monotonic", "relaxed": "monotonic", "acquire": "acquire", "release": "release"}
+_ORDERS |= {"acq_rel": "acq_rel"}
+# Device memory: never a host's fine-grained allocation, where the bus would have to know the operation.
+_DEVICE_MEMORY = ", !amdgpu.no.fine.grained.memory !0, !amdgpu.no.remote.memory !0"
+
+
+class AtomicOps(MemoryOps):
+    """The atomic part of AMD's TargetOps."""
+
+    def atomic(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        op: str,
+        type: ScalarType,
+        operands: list[Lanes],
+        *,
+        wanted: bool,
+    ) -> Lanes | None:
+        """See :class:`~zluda.compiler.target.TargetOps`. Raises UnsupportedError for an unknown operation."""
+        b = f.b
+        assert f.instruction is not None
+        slots = f.instruction.slots
+        order = f"{sync_scope(slots.get('scope', ''))} {_ORDERS[slots.get('sem', '')]}".strip()
+        pointer = self.pointer(f, space, address.parts[0], offset)
+        values = [o.parts[0] for o in operands]
+        element = values[0].type
+        if op == "cas":
+            text = f"cmpxchg {pointer.typed}, {values[0].typed}, {values[1].typed} {order} {failure(order)}"
+            pair = b.define("pair", 1, text)
+            old = b.define(element, 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 0")
+        elif type.kind == "f" and op != "exch":
+            old = swap_loop(b, pointer, values[0], op, type, order, cached=space != "shared")
+        else:
+            name = instruction_name(op, type)
+            text = f"atomicrmw {name} {pointer.typed}, {values[0].typed} {order}{_DEVICE_MEMORY}"
+            old = b.define(element, 1, text)
+        return one(old) if wanted else None

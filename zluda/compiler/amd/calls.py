@@ -1,0 +1,107 @@
+"""Functions on AMD GPUs: LLVM functions whose parameters and results lie in the caller's scratch.
+
+LLVM inlines most of them, and then nothing is left of that memory. Where functions may execute ``exit``, each
+returns whether this thread did (``i1``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.amd.machine import STACK, one
+from zluda.compiler.amd.native import LEAVE, NativeControl
+from zluda.compiler.amd.warp import WarpOps
+from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.ir import Value, constant
+from zluda.compiler.target import CallValue, Lanes
+from zluda.compiler.unit import Unit
+from zluda.ptx.module import Register, Variable
+
+if TYPE_CHECKING:
+    from zluda.compiler.amd.ops import AmdOps
+
+
+def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
+    """Write a function that a kernel calls."""
+    function = unit.functions[name]
+    f = FunctionCodegen(unit, function, ops, partial=False)
+    formal = [*function.returns, *function.parameters]
+    pointers = [Value(STACK, 1, f"%parameter.{i}") for i in range(len(formal))]
+    f.stack_variables |= {v.name: p for v, p in zip(formal, pointers, strict=True)}
+    for variable, pointer in zip(function.parameters, pointers[len(function.returns) :], strict=True):
+        if variable.space == "reg":
+            loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
+            f.initialize(Register(variable.name, variable.type), one(loaded))
+    NativeControl(f).write()
+    for variable, pointer in zip(function.returns, pointers, strict=False):
+        if variable.space == "reg":
+            result = f.final(Register(variable.name, variable.type)).parts[0]
+            f.b.store(result, pointer, align=_align(variable))
+    f.b.ret(constant("i1", 0) if unit.may_exit else None)
+    f.b.label(LEAVE)
+    f.b.ret(constant("i1", 1) if unit.may_exit else None)
+    header = f"internal {_result(unit)} @{unit.ir_name(name)}({', '.join(p.typed for p in pointers)}) #0"
+    unit.ir.define(unit.ir_name(name), header, f.b)
+
+
+def _result(unit: Unit) -> str:
+    return "i1" if unit.may_exit else "void"
+
+
+def _align(variable: Variable) -> int:
+    return min(max(variable.align, 1), 4)
+
+
+class CallOps(WarpOps):
+    """The call part of AMD's TargetOps."""
+
+    def call(
+        self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
+    ) -> None:
+        """Call a function; a thread that left the kernel in it leaves here too."""
+        function = f.unit.functions[name]
+        pointers = [self._place(f, v, p) for v, p in zip(results, function.returns, strict=True)]
+        pointers += [self._place(f, v, p) for v, p in zip(arguments, function.parameters, strict=True)]
+        left = f.b.call(f.unit.ir_name(name), pointers, _result(f.unit))
+        if f.unit.may_exit:
+            on = f.b.fresh("on")
+            f.b.cond_branch(left, LEAVE, on)
+            f.b.label(on)
+        for value, pointer, variable in zip(results, pointers, function.returns, strict=False):
+            if value.target is not None:
+                loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
+                f.write(value.target, one(loaded))
+
+    def call_through(
+        self,
+        f: FunctionCodegen,
+        target: Lanes,
+        names: list[str],
+        results: list[CallValue],
+        arguments: list[CallValue],
+    ) -> None:
+        """A switch over the functions it may be."""
+        b = f.b
+        labels = [b.fresh("callee") for _ in names]
+        nowhere, past = b.fresh("nowhere"), b.fresh("called")
+        b.switch(
+            target.parts[0], nowhere, [(f.unit.handle(n), at) for n, at in zip(names, labels, strict=True)]
+        )
+        for name, label in zip(names, labels, strict=True):
+            b.label(label)
+            self.call(f, name, results, arguments)
+            b.branch(past)
+        b.label(nowhere)
+        self.trap(f, "call")
+        b.branch(past)
+        b.label(past)
+
+    def _place(self, f: FunctionCodegen, value: CallValue, variable: Variable) -> Value:
+        """Where a result goes or an argument lies."""
+        if value.variable:
+            self.symbol(f, value.variable)
+            return f.stack_variables[value.variable]
+        pointer = f.b.alloca("i8", count=max(variable.size, 1), align=max(variable.align, 4))
+        if value.lanes is not None:
+            f.b.store(f.resize(value.lanes, variable.type.bits).parts[0], pointer, align=_align(variable))
+        return pointer

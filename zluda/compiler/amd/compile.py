@@ -1,0 +1,136 @@
+"""A kernel for an AMD GPU: LLVM IR of its functions, and the object and code object they make.
+
+The kernel's one argument is PTX's packed parameter buffer, so its kernarg segment is what CUDA's launch is
+given. LDS is laid out here, static variables from offset 0 and dynamic shared memory behind them, and its
+size told to LLVM by attribute. Module variables are external symbols: :func:`~zluda.compiler.amd.linker.link`
+is given their addresses when the code is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zluda.compiler.amd.calls import define_function
+from zluda.compiler.amd.llvm import Options, emit
+from zluda.compiler.amd.machine import CONSTANT, STACK
+from zluda.compiler.amd.memory import PARAMETERS
+from zluda.compiler.amd.native import LEAVE, NativeControl
+from zluda.compiler.amd.ops import AmdOps
+from zluda.compiler.amd.targets import Target, target
+from zluda.compiler.amd.warp import BARRIERS, VOTES
+from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.layout import SharedLayout, parameter_layout
+from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.target import CompiledKernel, Dim3
+from zluda.compiler.unit import Unit
+from zluda.errors import Error
+from zluda.ptx import Module
+from zluda.ptx.module import Instruction, Variable
+from zluda.ptx.types import ScalarType
+
+MAX_THREADS = 1024
+ANY_BLOCK: Dim3 = (MAX_THREADS, 1, 1)
+"""Code serves every block shape: its size is read from the dispatch packet."""
+
+
+def compile_kernel(module: Module, name: str, target_name: str, *, wave_size: int = 0) -> CompiledKernel:
+    """Compile one kernel, with what it calls, to a relocatable object.
+
+    ``wave_size`` 0 is the target's native one. Raises PtxError, UnsupportedError (naming the instruction),
+    DeviceError for an unknown target.
+    """
+    chosen = target(target_name)
+    unit = build_unit(module, name)
+    text = kernel_ir(unit, chosen, wave_size)
+    slots, size = parameter_layout(unit.kernel.parameters)
+    return CompiledKernel(
+        name=name,
+        block=ANY_BLOCK,
+        entry=name,
+        code=emit(text, Options(chosen.name, wave_size or chosen.wave_size)),
+        symbols=tuple(unit.symbols),
+        parameters=slots,
+        parameter_bytes=size,
+        shared_bytes=unit.shared.static_bytes,
+        dynamic_shared_offset=unit.shared.dynamic_offset,
+        refusals=tuple(unit.refusals),
+        instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
+    )
+
+
+def build_unit(module: Module, name: str) -> Unit:
+    """The kernel with all it reaches."""
+    function = module.function(name)
+    if not function.is_entry or function.body is None:
+        raise Error(f"{module.file}: {name} is not a kernel")
+    unit = Unit(module, function, ANY_BLOCK)
+    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "nounwind"
+    own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
+    if own:
+        unit.shared = SharedLayout([*unit.shared_variables(), *own])
+    return unit
+
+
+def _barriers(unit: Unit) -> Iterator[Instruction]:
+    for function in (unit.kernel, *unit.functions.values()):
+        yield from (i for i in function.instructions if i.opcode in ("bar", "barrier") and not i.has("warp"))
+
+
+def _names_threads(barrier: Instruction) -> bool:
+    """Whether a barrier says how many threads take part."""
+    return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
+
+
+# Shared variables of this compiler's own, and which barriers need them.
+_OWN_SHARED = (
+    ((VOTES, "shared", ScalarType.U32, 4), lambda barrier: barrier.has("red")),
+    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), _names_threads),
+)
+
+
+def kernel_ir(unit: Unit, chosen: Target, wave_size: int = 0) -> str:
+    """LLVM IR of a whole kernel, complete but for the data layout."""
+    ops = AmdOps(chosen, wave_size or chosen.wave_size)
+    for name in unit.functions:
+        define_function(unit, name, ops)
+    _define_kernel(unit, ops)
+    attributes = {
+        "amdgpu-flat-work-group-size": f"1,{_max_threads(unit)}",
+        "amdgpu-lds-size": str(unit.shared.static_bytes),
+    }
+    spelled = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
+    return "\n".join(
+        [
+            'target triple = "amdgcn-amd-amdhsa"',
+            unit.ir.text(),
+            "attributes #0 = { convergent nounwind }",
+            f"attributes #1 = {{ convergent nounwind {spelled} }}",
+            "!0 = !{}",
+            '!1 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
+            "!llvm.module.flags = !{!1}",
+            "",
+        ]
+    )
+
+
+def _max_threads(unit: Unit) -> int:
+    """``.maxntid`` or ``.reqntid``'s product: registers may be many where threads are few."""
+    limit = MAX_THREADS
+    for directive in ("maxntid", "reqntid"):
+        product = 1
+        for n in unit.kernel.directives.get(directive, ()):
+            product *= n
+        limit = min(limit, product) if unit.kernel.directives.get(directive) else limit
+    return limit
+
+
+def _define_kernel(unit: Unit, ops: AmdOps) -> None:
+    f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
+    ops.clear_barriers(f)
+    NativeControl(f).write()
+    f.b.branch(LEAVE)
+    f.b.label(LEAVE)
+    f.b.ret()
+    size = parameter_layout(unit.kernel.parameters)[1]
+    parameters = f"{CONSTANT} byref([{size} x i8]) align 16 {PARAMETERS.ref}" if size else ""
+    unit.ir.define(unit.kernel.name, f"amdgpu_kernel void @{unit.kernel.name}({parameters}) #1", f.b)

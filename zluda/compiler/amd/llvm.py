@@ -1,0 +1,85 @@
+"""LLVM for AMDGPU: IR text in, object or assembly out.
+
+Emitting changes a module, and LLVM aborts when it is asked twice: the text is parsed afresh each time.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from zluda.compiler.amd.faults import fence_products
+from zluda.compiler.amd.targets import target
+from zluda.errors import Error
+
+TRIPLE = "amdgcn-amd-amdhsa"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``kind`` is ``obj``, ``asm``, or ``llvm`` (the IR after optimisation)."""
+
+    target: str
+    wave_size: int
+    kind: str = "obj"
+    level: int = 3
+
+
+@functools.cache
+def _machine(name: str, wave_size: int, level: int) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _set_options()
+    chosen = target(name)
+    features = []
+    if len(chosen.wave_sizes) > 1:
+        features.append(f"+wavefrontsize{wave_size}")
+    if chosen.generation >= 11:
+        # Halves of registers as operands: disassemblers before LLVM 21 do not know them.
+        features.append("-real-true16")
+    machine = llvm.Target.from_triple(TRIPLE)
+    return machine.create_target_machine(cpu=name, features=",".join(features), opt=level)
+
+
+@functools.cache
+def _set_options() -> None:
+    """LDS is laid out by this compiler (``compile.py``): LLVM must not move arrays there."""
+    import llvmlite.binding as llvm
+
+    llvm.set_option("zluda", "-disable-promote-alloca-to-lds")
+
+
+def emit(text: str, options: Options) -> bytes:
+    """Compile IR text. An error here is a fault of this compiler."""
+    machine = _machine(options.target, options.wave_size, options.level)
+    text = fence_products(_optimise(text, machine, options.level))
+    if options.kind == "llvm":
+        return text.encode()
+    module = _parse(text)
+    emitted = machine.emit_assembly(module).encode() if options.kind == "asm" else machine.emit_object(module)
+    return bytes(emitted)
+
+
+def _parse(text: str) -> Any:
+    import llvmlite.binding as llvm
+
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise Error(f"the compiler wrote LLVM IR that is not valid: {error}") from error
+    return module
+
+
+def _optimise(text: str, machine: Any, level: int) -> str:
+    import llvmlite.binding as llvm
+
+    module = _parse(text)
+    module.data_layout = str(machine.target_data)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return str(module)

@@ -1,0 +1,78 @@
+"""What every part of AMD's TargetOps knows: the target, the wave size, and which lane this is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.amd.targets import Target
+from zluda.compiler.analysis.shapes import UNIFORM
+from zluda.compiler.ir import Value, constant
+from zluda.compiler.target import Geometry, Lanes
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+CONSTANT, GLOBAL, SHARED, STACK, FLAT = (
+    "ptr addrspace(4)",
+    "ptr addrspace(1)",
+    "ptr addrspace(3)",
+    "ptr addrspace(5)",
+    "ptr",
+)
+"""LLVM's pointer types by where they point (LLVM "User Guide for AMDGPU Backend", "Address Spaces")."""
+
+
+def one(value: Value) -> Lanes:
+    """A thread's value: among one lane everything is uniform, and LLVM finds out what a wave shares."""
+    return Lanes(UNIFORM, (value,))
+
+
+class Machine:
+    """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC."""
+
+    geometry = Geometry(groups=1, width=1)
+
+    def __init__(self, target: Target, wave_size: int) -> None:
+        self.target, self.wave_size = target, wave_size
+
+    def hardware_lane(self, f: FunctionCodegen) -> Value:
+        """The lane of the wave, from 0 (``i32``)."""
+        f.b.module.declare("llvm.amdgcn.mbcnt.lo", "i32 (i32, i32)")
+        f.b.module.declare("llvm.amdgcn.mbcnt.hi", "i32 (i32, i32)")
+        lines = ["%lane.low = call i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)"]
+        if self.wave_size == 64:
+            lines.append("%lane.wave = call i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 %lane.low)")
+        return f.at_entry("lane.wave" if self.wave_size == 64 else "lane.low", "i32", lambda: lines)
+
+    def lane(self, f: FunctionCodegen) -> Value:
+        """The lane of the warp, 0 to 31 (``i32``)."""
+        lane = self.hardware_lane(f)
+        return f.b.and_(lane, 31) if self.wave_size == 64 else lane
+
+    def own_warp(self, f: FunctionCodegen, bits: Value) -> Value:
+        """Of a bit a lane of the wave, those of this thread's warp (``i32``)."""
+        if self.wave_size == 32:
+            return bits
+        upper = f.b.zext(f.b.and_(self.hardware_lane(f), 32), "i64")
+        return f.b.trunc(f.b.lshr(bits, upper), "i32")
+
+    def vote(self, f: FunctionCodegen, predicate: Value) -> Value:
+        """The executing lanes of the warp whose ``i1`` is set (``i32``)."""
+        bits = f"i{self.wave_size}"
+        return self.own_warp(f, f.b.call(f"llvm.amdgcn.ballot.{bits}", [predicate], bits))
+
+    def executing(self, f: FunctionCodegen) -> Value:
+        """The lanes of the warp that execute this together (``i32``)."""
+        return self.vote(f, constant("i1", 1))
+
+    def from_lane(self, f: FunctionCodegen, value: Value, lane: Value) -> Value:
+        """``value`` (up to 64 bits) as an executing lane of the warp, 0 to 31, holds it."""
+        b = f.b
+        if value.width == 64:
+            halves = [b.trunc(b.lshr(value, shift), "i32") for shift in (0, 32)]
+            low, high = (b.zext(self.from_lane(f, half, lane), "i64") for half in halves)
+            return b.or_(low, b.shl(high, 32))
+        if self.wave_size == 64:
+            lane = b.or_(lane, b.and_(self.hardware_lane(f), 32))
+        found = b.call("llvm.amdgcn.ds.bpermute", [b.shl(lane, 2), b.zext(value, "i32")], "i32")
+        return b.trunc(found, value.type)

@@ -1,0 +1,245 @@
+"""Addresses, loads and stores on AMD GPUs.
+
+A PTX address is an integer. Global, const and kernel parameter addresses are the machine's (64 bits); shared
+addresses are offsets in the block's LDS, local ones and those of parameters of calls are offsets in the
+thread's scratch (32 bits). A generic address is the machine's flat one: LDS and scratch stand in apertures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.amd.machine import CONSTANT, FLAT, GLOBAL, SHARED, STACK, one
+from zluda.compiler.amd.special import SpecialRegisters
+from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.ir import Value, constant, vector_type
+from zluda.compiler.layout import parameter_layout
+from zluda.compiler.target import Lanes, Refusal, Shape
+from zluda.errors import UnsupportedError
+from zluda.ptx.module import Variable
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.codegen import FunctionCodegen
+
+PARAMETERS = Value(CONSTANT, 1, "%parameters")
+"""A kernel's packed parameter buffer: the explicit part of its kernarg segment."""
+
+REFUSAL = "zluda.refusal"
+"""A symbol of this compiler's own: four bytes of memory for the number of what stopped a launch, from 1."""
+
+_SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "shared": SHARED, "local": STACK}
+_NARROW = (SHARED, STACK)
+
+
+class MemoryOps(SpecialRegisters):
+    """The memory part of AMD's TargetOps."""
+
+    # --- windows and symbols ---------------------------------------------------------------------------
+
+    def window(self, f: FunctionCodegen, space: str) -> Value:
+        """Where an aperture begins; 0 for spaces whose addresses are the machine's."""
+        pointer = {"shared": SHARED, "local": STACK}.get(space)
+        if pointer is None:
+            return constant("i64", 0)
+        flat = f.b.define(FLAT, 1, f"addrspacecast {pointer} null to ptr")
+        return f.b.cast("ptrtoint", flat, "i64")
+
+    def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
+        """``isspacep`` (PTX ISA 9.7.9.17); kernel parameters are part of the global window."""
+        b, at = f.b, address.parts[0]
+        pointer = b.cast("inttoptr", at, FLAT)
+        inside = {
+            "shared": b.call("llvm.amdgcn.is.shared", [pointer], "i1"),
+            "local": b.call("llvm.amdgcn.is.private", [pointer], "i1"),
+            "const": self._in_const(f, at),
+            "param": self._in_parameters(f, at),
+        }
+        inside["global"] = b.not_(b.or_(b.or_(inside["shared"], inside["local"]), inside["const"]))
+        return one(inside[space])
+
+    def _in_const(self, f: FunctionCodegen, address: Value) -> Value:
+        b = f.b
+        found: Value = constant("i1", 0)
+        for variable in f.unit.module.variables.values():
+            if variable.space == "const" and variable.size:
+                start = _module_variable(f, variable)
+                found = b.or_(b.icmp("ult", b.sub(address, start), variable.size), found)
+        return found
+
+    def _in_parameters(self, f: FunctionCodegen, address: Value) -> Value:
+        if not f.function.is_entry:
+            return constant("i1", 0)  # the parameters of a call are in scratch
+        size = parameter_layout(f.function.parameters)[1]
+        start = f.b.cast("ptrtoint", PARAMETERS, "i64")
+        return f.b.icmp("ult", f.b.sub(address, start), size)
+
+    def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
+        """A shared variable's offset is known; addresses in memory are the same in all lanes."""
+        if _stack_variable(f, name) is None and name in f.unit.shared.offsets:
+            return constant_shape(f.unit.shared.offsets[name])
+        return UNIFORM
+
+    def symbol(self, f: FunctionCodegen, name: str) -> Lanes:
+        """The address of a variable, parameter or function in its own space. Raises UnsupportedError."""
+        stack = _stack_variable(f, name)
+        if stack is not None:
+            return one(f.b.cast("ptrtoint", self.stack_pointer(f, stack), "i32"))
+        if name in f.unit.shared.offsets:
+            return Lanes(self.symbol_shape(f, name), (constant("i32", f.unit.shared.offsets[name]),))
+        if f.function.is_entry:
+            for slot in parameter_layout(f.function.parameters)[0]:
+                if slot.name == name:
+                    return one(_parameter_address(f, slot.offset))
+        variable = f.function.variables.get(name) or f.unit.module.variables.get(name)
+        if variable is not None:
+            return one(_module_variable(f, variable))
+        if name in f.unit.module.function_names:
+            return one(constant("i64", f.unit.handle(name)))
+        raise UnsupportedError(f"address of {name}")
+
+    def stack_pointer(self, f: FunctionCodegen, variable: Variable) -> Value:
+        """A local variable, or a parameter of a call or function, in scratch."""
+        found = f.stack_variables.get(variable.name)
+        if found is None:
+            align = max(variable.align, 4)
+            found = f.b.alloca("i8", count=max(variable.size, 1), align=align)
+            f.stack_variables[variable.name] = found
+        return found
+
+    def pointer(self, f: FunctionCodegen, space: str, address: Value, offset: int) -> Value:
+        """LLVM's pointer to an address of a state space, ``offset`` bytes further."""
+        b = f.b
+        if address.ref.startswith(_PARAMETER):  # as a pointer, so that LLVM sees which memory it is
+            return b.gep(PARAMETERS, int(address.ref.removeprefix(_PARAMETER)) + offset)
+        kind = _SPACES.get(space) or self._parameter_space(f, address)
+        pointer = b.cast("inttoptr", b.resize(address, "i32" if kind in _NARROW else "i64"), kind)
+        return b.gep(pointer, offset) if offset else pointer
+
+    def _parameter_space(self, f: FunctionCodegen, address: Value) -> str:
+        """Kernel parameters are in the kernarg segment, others (and what a kernel passes on) in scratch."""
+        return CONSTANT if f.function.is_entry and address.width == 64 else STACK
+
+    def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
+        """Note what cannot be done, for the device to name, and stop."""
+        number = f.unit.refusal_index(refusal) + 1
+        cell = f.b.cast("inttoptr", _external(f, REFUSAL, 4), GLOBAL)
+        f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
+        f.b.call("llvm.trap", [])
+
+    # --- loads and stores ------------------------------------------------------------------------------
+
+    def load(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        type: ScalarType,
+        count: int,
+        *,
+        volatile: bool,
+        invariant: bool = False,
+    ) -> list[Lanes]:
+        """One load of all elements: PTX aligns vectors to their size (PTX ISA 6.4.1.1)."""
+        b, element = f.b, f"i{type.bits}"
+        pointer = self.pointer(f, space, address.parts[0], offset)
+        suffix = ", !invariant.load !0" if invariant and pointer.type == CONSTANT else ""
+        kind = "load volatile" if volatile else "load"
+        align = _alignment(pointer, type.bits // 8 * count)
+        loaded = b.define(
+            element, count, f"{kind} {vector_type(element, count)}, {pointer.typed}, align {align}{suffix}"
+        )
+        if _semantics(f) == "acquire":
+            self.fence_of(f, "acquire")
+        return [one(b.extract(loaded, i)) for i in range(count)]
+
+    def store(
+        self,
+        f: FunctionCodegen,
+        space: str,
+        address: Lanes,
+        offset: int,
+        type: ScalarType,
+        values: list[Lanes],
+        *,
+        volatile: bool,
+    ) -> None:
+        """One store of all elements."""
+        b = f.b
+        if _semantics(f) == "release":
+            self.fence_of(f, "release")
+        pointer = self.pointer(f, space, address.parts[0], offset)
+        kind = "store volatile" if volatile else "store"
+        align = _alignment(pointer, type.bits // 8 * len(values))
+        packed = b.pack([v.parts[0] for v in values])
+        b.emit(f"{kind} {packed.typed}, {pointer.typed}, align {align}")
+
+    def fence(self, f: FunctionCodegen, scope: str) -> None:
+        """``membar`` and ``fence``; a fence without a weaker order named is sequentially consistent."""
+        self.fence_of(f, {"acq_rel": "acq_rel"}.get(_semantics(f), "seq_cst"), scope)
+
+    def fence_of(self, f: FunctionCodegen, order: str, scope: str = "") -> None:
+        """LLVM's fence of an order at the instruction's scope."""
+        f.b.emit(f"fence{sync_scope(scope or _scope(f))} {order}")
+
+
+_SCOPES = {"cta": "workgroup", "cluster": "agent", "gpu": "agent", "gl": "agent", "": "agent", "sys": ""}
+
+
+def sync_scope(scope: str) -> str:
+    """A PTX scope (PTX ISA 8.5) as LLVM spells it, with a leading space; nothing for the system's."""
+    name = _SCOPES[scope]
+    return f' syncscope("{name}")' if name else ""
+
+
+def _scope(f: FunctionCodegen) -> str:
+    return f.instruction.slots.get("scope", "") if f.instruction is not None else ""
+
+
+def _semantics(f: FunctionCodegen) -> str:
+    return f.instruction.slots.get("sem", "") if f.instruction is not None else ""
+
+
+def _alignment(pointer: Value, size: int) -> int:
+    """Natural; parameters of calls are laid out to 4 bytes at least, whatever is read at once."""
+    return size if pointer.type != STACK else min(size, 4)
+
+
+_PARAMETER = "%parameters.at."
+
+
+def _parameter_address(f: FunctionCodegen, offset: int) -> Value:
+    """The address of a kernel parameter, whose name tells :meth:`MemoryOps.pointer` the offset."""
+    name = f"{_PARAMETER.removeprefix('%')}{offset}"
+
+    def lines() -> list[str]:
+        return [
+            f"%{name}.p = getelementptr i8, {PARAMETERS.typed}, i64 {offset}",
+            f"%{name} = ptrtoint {CONSTANT} %{name}.p to i64",
+        ]
+
+    return f.at_entry(name, "i64", lines)
+
+
+def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
+    """A local variable or a parameter in scratch: everything but a kernel's own parameters."""
+    found = f.function.variables.get(name)
+    if found is not None and found.space in ("local", "param"):
+        return found
+    if found is None and not f.function.is_entry:
+        formal = (*f.function.returns, *f.function.parameters)
+        return next((v for v in formal if v.name == name and v.space != "reg"), None)
+    return None
+
+
+def _module_variable(f: FunctionCodegen, variable: Variable) -> Value:
+    """A variable's address: a symbol that the linker is given when the code is loaded."""
+    return _external(f, variable.name, max(variable.align, 1))
+
+
+def _external(f: FunctionCodegen, name: str, align: int) -> Value:
+    """The address (``i64``) of a symbol that the linker is given."""
+    f.unit.symbol_index(name)
+    f.unit.ir.globals[name] = f'@"{name}" = external addrspace(1) global [0 x i8], align {align}'
+    return f.b.cast("ptrtoint", Value(GLOBAL, 1, f'@"{name}"'), "i64")

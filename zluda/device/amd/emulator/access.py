@@ -1,0 +1,434 @@
+"""Memory accesses of a wave: out-of-line functions over all lanes, one a type and kind of memory.
+
+A *window* is LDS or a wave's scratch: lanes give 32-bit offsets from a base, tested against a size (below
+2 GiB, so that hosts may take them for signed). Other
+memory is addressed by host pointers, tested against the live allocations only where that is asked for.
+Lanes that fall outside are recorded as a fault in the block and left out of the access; the scheduler
+stops the launch when the wave next returns to it.
+
+Groups of 16 lanes whose addresses follow one another, which most accesses are, become masked vector accesses;
+groups that read one address, scalar loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zluda.compiler.ir import Builder, Value, constant, mangle, type_bits
+from zluda.device.amd.emulator import state
+from zluda.device.amd.emulator.wave import B, L, P, Wave
+
+ATTRIBUTES = "noinline nounwind #0"
+_GROUP = 16  # lanes of 32 bits in the widest host register
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """LDS or scratch: base address, size in bytes (``i32``), and the fault of an access outside."""
+
+    base: Value
+    size: Value
+    fault: int
+
+
+def lds_window(wave: Wave) -> Window:
+    b = wave.b
+    return Window(L, b.load("i32", b.gep(B, state.block_field("lds_bytes")), align=4), state.LDS_RANGE)
+
+
+def scratch_window(wave: Wave) -> Window:
+    b = wave.b
+    lane = b.load("i32", b.gep(B, state.block_field("private_bytes")), align=4)
+    return Window(P, b.mul(lane, wave.lanes), state.SCRATCH_RANGE)
+
+
+# --- faults --------------------------------------------------------------------------------------------
+
+
+def _emit_fault(b: Builder, arguments: list[Value]) -> Value:
+    """Record the block's first fault: (block, code, lane mask, address, offset of the instruction)."""
+    block, code, lane, address, offset = arguments
+    place = b.gep(block, state.block_field("fault"))
+    free = b.icmp("eq", b.load("i32", place, align=4), 0)
+    b.cond_branch(free, "record", "out")
+    b.label("record")
+    b.store(code, place, align=4)
+    b.store(lane, b.gep(block, state.block_field("fault_lane")), align=4)
+    b.store(address, b.gep(block, state.block_field("fault_address")), align=8)
+    b.store(offset, b.gep(block, state.block_field("fault_offset")), align=8)
+    b.branch("out")
+    b.label("out")
+    return constant("i32", 0)
+
+
+def record_fault(b: Builder, code: int, lane: Value, address: Value, offset: Value, block: Value = B) -> None:
+    """Record a fault of one lane."""
+    parameters = [("ptr", 1), ("i32", 1), ("i32", 1), ("i64", 1), ("i64", 1)]
+    name = b.module.function("amd.fault", parameters, _emit_fault, attributes="noinline cold nounwind")
+    b.call(name, [block, constant("i32", code), lane, address, offset], "i32")
+
+
+def _exclude(
+    b: Builder, block: Value, mask: Value, bad: Value, addresses: Value, code: int, offset: Value
+) -> Value:
+    """The mask without the lanes of ``bad``, the first of which is recorded."""
+    outside = b.and_(mask, b.reshape(bad, mask.type, 1))
+    fault, go = b.fresh("fault"), b.fresh("go")
+    b.cond_branch(b.icmp("eq", outside, 0), go, fault)
+    b.label(fault)
+    lane = b.resize(b.intrinsic("cttz", outside, True), "i32")
+    address = b.resize(b.extract(addresses, lane), "i64")
+    record_fault(b, code, lane, address, offset, block)
+    b.branch(go)
+    b.label(go)
+    return b.and_(mask, b.not_(outside))
+
+
+# --- windows -------------------------------------------------------------------------------------------
+
+
+def _inside(b: Builder, arguments: list[Value], element: str, code: int) -> tuple[Value, Value, Value]:
+    """(base, offsets, mask of the lanes inside) of a window function's arguments."""
+    base, size, offsets, mask, block, place = arguments[:6]
+    count = type_bits(element) // 8
+    limit = b.sub(size, count)
+    too_small = b.icmp("ult", size, count)
+    bad = b.or_(b.icmp("ugt", offsets, limit), too_small)
+    return base, offsets, _exclude(b, block, mask, bad, offsets, code, place)
+
+
+def _window_parameters(wave: Wave) -> list[tuple[str, int]]:
+    return [("ptr", 1), ("i32", 1), ("i32", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
+
+
+def _first_of_groups(b: Builder, values: Value) -> Value:
+    """Each lane's value from the first lane of its group of 16."""
+    return b.shuffle(values, None, [lane & ~(_GROUP - 1) for lane in range(values.lanes)])
+
+
+def _all_active(b: Builder, condition: Value, mask: Value) -> Value:
+    """Whether a condition holds in every lane of ``mask``."""
+    return b.icmp("eq", b.or_(b.reshape(condition, mask.type, 1), b.not_(mask)), -1)
+
+
+def _consecutive(b: Builder, positions: Value, element: str, mask: Value) -> Value:
+    """Whether, in each group of lanes, active lanes' positions follow one another from the group's first."""
+    size = type_bits(element) // 8
+    steps = b.vector(positions.type, [lane % _GROUP * size for lane in range(positions.lanes)])
+    return _all_active(b, b.icmp("eq", positions, b.add(_first_of_groups(b, positions), steps)), mask)
+
+
+def _uniform(b: Builder, positions: Value, mask: Value) -> Value:
+    """Whether, in each group of lanes, active lanes have the position of the group's first."""
+    return _all_active(b, b.icmp("eq", positions, _first_of_groups(b, positions)), mask)
+
+
+def _groups(b: Builder, values: Value) -> list[Value]:
+    """A vector cut into groups of 16 lanes."""
+    starts = range(0, values.lanes, _GROUP)
+    return [b.shuffle(values, None, range(start, start + _GROUP)) for start in starts]
+
+
+def _join(b: Builder, parts: list[Value]) -> Value:
+    """Groups laid end to end."""
+    while len(parts) > 1:
+        lanes = 2 * parts[0].lanes
+        parts = [b.shuffle(parts[i], parts[i + 1], range(lanes)) for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _load_groups(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """One masked vector load a group, from its first lane's position."""
+    parts = []
+    for group, active in enumerate(_groups(b, b.reshape(mask, "i1", positions.lanes))):
+        parts.append(_masked_load(b, element, pointer(b.extract(positions, group * _GROUP)), active))
+    return _join(b, parts)
+
+
+def _load_uniform(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """One scalar a group, in all of its lanes."""
+    zero = b.alloca(element, align=8)
+    b.store(constant(element, 0), zero, align=8)
+    active = b.reshape(mask, "i1", positions.lanes)
+    parts = []
+    for group, lanes in enumerate(_groups(b, active)):
+        place = pointer(b.extract(positions, group * _GROUP))
+        safe = b.select(b.any(lanes), place, zero)  # a group without active lanes may have any position
+        parts.append(b.splat(b.load(element, safe, align=1), _GROUP))
+    return b.select(active, _join(b, parts), 0)
+
+
+def _load_by_shape(
+    b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> Value:
+    """Load an element a lane: a vector a group, a scalar a group, or lane by lane."""
+
+    def apart() -> Value:
+        result = _two_ways(
+            b,
+            _uniform(b, positions, mask),
+            lambda: _load_uniform(b, element, positions, mask, pointer),
+            lambda: b.gather(
+                element, pointer(positions), align=1, mask=b.reshape(mask, "i1", positions.lanes)
+            ),
+        )
+        assert result is not None
+        return result
+
+    result = _two_ways(
+        b,
+        _consecutive(b, positions, element, mask),
+        lambda: _load_groups(b, element, positions, mask, pointer),
+        apart,
+    )
+    assert result is not None
+    return result
+
+
+def _store_by_shape(
+    b: Builder, value: Value, positions: Value, mask: Value, pointer: Callable[[Value], Value]
+) -> None:
+    """Store an element a lane: a vector a group, or lane by lane."""
+    active = b.reshape(mask, "i1", positions.lanes)
+
+    def together() -> None:
+        for group, (part, lanes) in enumerate(zip(_groups(b, value), _groups(b, active), strict=True)):
+            _masked_store(b, part, pointer(b.extract(positions, group * _GROUP)), lanes)
+
+    def apart() -> None:
+        scatter(b, value, pointer(positions), active)
+
+    _two_ways(b, _consecutive(b, positions, value.type, mask), together, apart)
+
+
+def _two_ways(
+    b: Builder,
+    condition: Value,
+    vector: Callable[[], Value | None],
+    lanes: Callable[[], Value | None],
+) -> Value | None:
+    """One access where ``condition`` holds, else the other; joins the results."""
+    together, apart, done = b.fresh("together"), b.fresh("apart"), b.fresh("done")
+    b.cond_branch(condition, together, apart)
+    b.label(together)
+    first = vector()
+    b.branch(f"{together}.end")
+    b.label(f"{together}.end")
+    b.branch(done)
+    b.label(apart)
+    second = lanes()
+    b.branch(f"{apart}.end")
+    b.label(f"{apart}.end")
+    b.branch(done)
+    b.label(done)
+    if first is None or second is None:
+        return None
+    return b.phi(first.type, first.lanes, [(first, f"{together}.end"), (second, f"{apart}.end")])
+
+
+def _masked_load(b: Builder, element: str, pointer: Value, mask: Value) -> Value:
+    zero = b.splat(constant(element, 0), mask.lanes)
+    name = f"llvm.masked.load.{mangle(element, mask.lanes)}.p0"
+    return b.call(name, [pointer, constant("i32", 1), mask, zero], element, mask.lanes)
+
+
+def _masked_store(b: Builder, value: Value, pointer: Value, mask: Value) -> None:
+    b.call(
+        f"llvm.masked.store.{mangle(value.type, value.lanes)}.p0", [value, pointer, constant("i32", 1), mask]
+    )
+
+
+def scatter(b: Builder, value: Value, pointers: Value, mask: Value) -> None:
+    """Store one element a lane at its own pointer."""
+    name = f"llvm.masked.scatter.{mangle(value.type, value.lanes)}.{mangle('ptr', value.lanes)}"
+    b.call(name, [value, pointers, constant("i32", 1), mask])
+
+
+def window_load(wave: Wave, element: str, window: Window, offsets: Value, mask: Value) -> Value:
+    """Load one element a lane from LDS or scratch; 0 in lanes that are off or outside."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        base, positions, inside = _inside(b, arguments, element, window.fault)
+        return _load_by_shape(b, element, positions, inside, lambda offsets: b.gep(base, offsets))
+
+    name = wave.b.module.function(
+        f"amd.window.load.{element}.{window.fault}", _window_parameters(wave), emit, attributes=ATTRIBUTES
+    )
+    return wave.b.call(name, _window_arguments(wave, window, offsets, mask), element, wave.lanes)
+
+
+def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask: Value) -> None:
+    """Store one element a lane to LDS or scratch; of several lanes at one address the highest wins."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        base, positions, inside = _inside(b, arguments, value.type, window.fault)
+        _store_by_shape(b, arguments[6], positions, inside, lambda offsets: b.gep(base, offsets))
+        return constant("i32", 0)
+
+    parameters = [*_window_parameters(wave), (value.type, wave.lanes)]
+    name = wave.b.module.function(
+        f"amd.window.store.{value.type}.{window.fault}", parameters, emit, attributes=ATTRIBUTES
+    )
+    wave.b.call(name, [*_window_arguments(wave, window, offsets, mask), value], "i32")
+
+
+def _window_arguments(wave: Wave, window: Window, offsets: Value, mask: Value) -> list[Value]:
+    place = constant("i64", wave.offset)
+    return [window.base, window.size, wave.b.splat(offsets, wave.lanes), mask, B, place]
+
+
+def window_pointers(
+    wave: Wave, element: str, window: Window, offsets: Value, mask: Value
+) -> tuple[Value, Value]:
+    """(host addresses as ``i64``, mask of the lanes inside), for atomics on LDS."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        return _inside(b, arguments, element, window.fault)[2]
+
+    b = wave.b
+    name = b.module.function(
+        f"amd.window.check.{element}.{window.fault}", _window_parameters(wave), emit, attributes=ATTRIBUTES
+    )
+    inside = b.call(name, _window_arguments(wave, window, offsets, mask), wave.mask_type)
+    base = b.cast("ptrtoint", window.base, "i64")
+    return b.add(b.zext(b.splat(offsets, wave.lanes), "i64"), base), inside
+
+
+# --- memory by host address ----------------------------------------------------------------------------
+
+
+def _emit_allocated(size: int) -> Callable[[Builder, list[Value]], Value]:
+    """Whether ``size`` bytes at an address lie inside one live range: (block, address) → ``i1``.
+
+    The block's ranges are sorted pairs (start, end); the LDS of the block is one more.
+    """
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        block, address = arguments
+        end = b.add(address, size)
+        lds = b.load("i64", b.gep(block, state.block_field("lds")), align=8)
+        lds_size = b.zext(b.load("i32", b.gep(block, state.block_field("lds_bytes")), align=4), "i64")
+        shared = b.and_(b.icmp("uge", address, lds), b.icmp("ule", end, b.add(lds, lds_size)))
+        own = b.load("i64", b.gep(block, state.block_field("private_memory")), align=8)
+        own_size = b.zext(b.load("i32", b.gep(block, state.block_field("private_bytes")), align=4), "i64")
+        # every wave's scratch lies in one piece of at most 32 waves of 64 lanes
+        private = b.and_(
+            b.icmp("uge", address, own), b.icmp("ule", end, b.add(own, b.mul(own_size, 64 * 32)))
+        )
+        ranges = b.load("ptr", b.gep(block, state.block_field("ranges")), align=8)
+        count = b.zext(b.load("i32", b.gep(block, state.block_field("range_count")), align=4), "i64")
+        b.emit("br label %search")
+        b.label("search")
+        low, high = Value("i64", 1, "%low"), Value("i64", 1, "%high")
+        b.emit("%low = phi i64 [ 0, %0 ], [ %low2, %step ]")
+        b.emit(f"%high = phi i64 [ {count.ref}, %0 ], [ %high2, %step ]")
+        b.cond_branch(b.icmp("ult", low, high), "step", "found")
+        b.label("step")
+        middle = b.lshr(b.add(low, high), 1)
+        start = b.load("i64", b.gep(ranges, b.shl(middle, 4)), align=8)
+        above = b.icmp("ule", start, address)
+        b.emit(f"%low2 = select i1 {above.ref}, i64 {b.add(middle, 1).ref}, i64 %low")
+        b.emit(f"%high2 = select i1 {above.ref}, i64 %high, i64 {middle.ref}")
+        b.branch("search")
+        b.label("found")
+        some = b.icmp("ne", low, 0)
+        last = b.select(some, b.sub(low, 1), 0)
+        entry = b.gep(ranges, b.shl(last, 4))
+        inside = b.and_(
+            b.icmp("ule", b.load("i64", entry, align=8), address),
+            b.icmp("ule", end, b.load("i64", b.gep(entry, 8), align=8)),
+        )
+        return b.or_(b.or_(shared, private), b.and_(some, inside))
+
+    return emit
+
+
+def _allocated(b: Builder, block: Value, address: Value, size: int) -> Value:
+    name = b.module.function(f"amd.allocated.{size}", [("ptr", 1), ("i64", 1)], _emit_allocated(size))
+    return b.call(name, [block, address], "i1")
+
+
+def checked(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
+    """The mask without the lanes whose address is not allocated."""
+    if not wave.check_memory:
+        return mask
+    size = type_bits(element) // 8
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        block, pointers, todo, place = arguments
+        kind = todo.type
+        b.emit("br label %each")
+        b.label("each")
+        rest, good = Value(kind, 1, "%rest"), Value(kind, 1, "%good")
+        b.emit(f"%rest = phi {kind} [ {todo.ref}, %0 ], [ %rest2, %next ]")
+        b.emit(f"%good = phi {kind} [ {todo.ref}, %0 ], [ %good2, %next ]")
+        b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
+        b.label("one")
+        lane = b.intrinsic("cttz", rest, True)
+        address = b.extract(pointers, lane)
+        fine = _allocated(b, block, address, size)
+        bit = b.shl(constant(kind, 1), lane)
+        b.emit(f"%rest2 = xor {kind} {rest.ref}, {bit.ref}")
+        b.cond_branch(fine, "keep", "drop")
+        b.label("drop")
+        record_fault(b, state.GLOBAL_RANGE, b.resize(lane, "i32"), address, place, block)
+        without = b.xor(good, bit)
+        b.branch("next")
+        b.label("keep")
+        b.branch("next")
+        b.label("next")
+        b.emit(f"%good2 = phi {kind} [ {good.ref}, %keep ], [ {without.ref}, %drop ]")
+        b.branch("each")
+        b.label("end")
+        return good
+
+    parameters = [("ptr", 1), ("i64", wave.lanes), (wave.mask_type, 1), ("i64", 1)]
+    name = wave.b.module.function(f"amd.check.{size}", parameters, emit, attributes=ATTRIBUTES)
+    return wave.b.call(name, [B, addresses, mask, constant("i64", wave.offset)], wave.mask_type)
+
+
+def load(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
+    """Load one element a lane; 0 in lanes that are off."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        positions, active = arguments
+        return _load_by_shape(b, element, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
+
+    mask = checked(wave, element, addresses, mask)
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1)]
+    name = wave.b.module.function(f"amd.load.{element}", parameters, emit, attributes=ATTRIBUTES)
+    return wave.b.call(name, [addresses, mask], element, wave.lanes)
+
+
+def store(wave: Wave, value: Value, addresses: Value, mask: Value) -> None:
+    """Store one element a lane."""
+
+    def emit(b: Builder, arguments: list[Value]) -> Value:
+        positions, active, data = arguments
+        _store_by_shape(b, data, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
+        return constant("i32", 0)
+
+    mask = checked(wave, value.type, addresses, mask)
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1), (value.type, wave.lanes)]
+    name = wave.b.module.function(f"amd.store.{value.type}", parameters, emit, attributes=ATTRIBUTES)
+    wave.b.call(name, [addresses, mask, value], "i32")
+
+
+def scalar_load(wave: Wave, element: str, address: Value) -> Value:
+    """Load one element for the whole wave."""
+    b = wave.b
+    pointer = b.cast("inttoptr", address, "ptr")
+    if wave.check_memory:
+        safe = b.alloca(element, align=8)
+        b.store(constant(element, 0), safe, align=8)
+        fine = _allocated(b, B, address, type_bits(element) // 8)
+        bad = b.zext(b.not_(fine), wave.mask_type)
+        lanes = b.splat(address, wave.lanes)
+        checked(wave, element, lanes, bad)
+        pointer = b.select(fine, pointer, safe)
+    return b.load(element, pointer, align=1)

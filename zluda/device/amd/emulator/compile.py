@@ -1,0 +1,83 @@
+"""A lifted kernel's IR to host code in this process."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import itertools
+import string
+from typing import Any
+
+from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, target_machine
+from zluda.device.amd.emulator import state
+from zluda.errors import Error
+
+_serial = itertools.count()
+
+
+@functools.cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler(target_machine())
+
+
+class HostCode:
+    """Code in memory; valid as long as this object lives. ``address`` is the exported function's."""
+
+    def __init__(self, text: str, export: str, *, level: int = 2) -> None:
+        import llvmlite.binding as llvm
+
+        builder = llvm.JITLibraryBuilder().add_object_img(_emit(text, level)).add_current_process()
+        builder.export_symbol(export)
+        self._library = builder.link(_linker(), f"zluda-amd-{next(_serial)}")
+        self.address: int = self._library[export]
+
+
+def _emit(text: str, level: int) -> bytes:
+    import llvmlite.binding as llvm
+
+    machine = target_machine()
+    try:
+        module = llvm.parse_assembly(f"{text}\n{FUNCTION_ATTRIBUTES}\n")
+        module.verify()
+    except RuntimeError as error:
+        raise Error(f"the emulator wrote LLVM IR that is not valid: {error}") from error
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+class _Template(string.Template):
+    idpattern = r"[A-Za-z_][A-Za-z_.]*"
+    flags = 0  # type: ignore[assignment]
+
+
+def scheduler_ir() -> str:
+    """LLVM IR of ``schedule.ll``, with the records' layout filled in."""
+    values: dict[str, int] = {
+        name: getattr(state, name)
+        for name in ("PC", "COUNT", "BUDGET", "GENERATION", "STATUS", "PRIVATE", "READY", "WAITING", "DONE",
+                     "ENDED", "AT_BARRIER")
+    }  # fmt: skip
+    for record in (state.Block, state.Job, state.Worker):
+        values |= {f"{record.__name__}.{f[0]}": getattr(record, f[0]).offset for f in record._fields_}
+        values[f"sizeof.{record.__name__}"] = _size(record)
+    text = importlib.resources.files(__package__).joinpath("schedule.ll").read_text()
+    return _Template(text).substitute(values)
+
+
+def _size(record: Any) -> int:
+    import ctypes
+
+    return ctypes.sizeof(record)
+
+
+@functools.cache
+def scheduler() -> HostCode:
+    """``void amd_run(Job*, Worker*)``: takes blocks of a launch and runs their waves."""
+    return HostCode(scheduler_ir(), "amd_run")

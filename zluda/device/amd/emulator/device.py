@@ -1,0 +1,276 @@
+"""The emulated device: code objects loaded into memory, launched on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zluda.compiler.amd.code_object import CodeObject, KernelEntry
+from zluda.compiler.amd.disassembler import library_for
+from zluda.compiler.amd.targets import target
+from zluda.device.amd.emulator import launch as setup
+from zluda.device.amd.emulator import state
+from zluda.device.amd.emulator.compile import HostCode
+from zluda.device.amd.emulator.lift import lift
+from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
+from zluda.device.base import Code, Dim3, Kernel, KernelParameter
+from zluda.device.cpu.attributes import ATTRIBUTES
+from zluda.device.cpu.memory import Memory
+from zluda.errors import DeviceError, LaunchError, UnsupportedError
+from zluda.ptx import Module
+
+CHECKS = ("none", "memory")
+_MAX_SHARED_MEMORY, _MAX_SHARED_MEMORY_OPTIN = 8, 97  # CUdevice_attribute
+
+
+class EmulatedKernel:
+    """A kernel of a loaded code object. Lifted and compiled when it is first launched."""
+
+    def __init__(self, code: EmulatedCode, entry: KernelEntry) -> None:
+        self.code, self.entry, self.name = code, entry, entry.name
+        self.parameters = tuple(
+            KernelParameter(a.name, a.offset, a.size, min(a.size, 16))
+            for a in entry.arguments
+            if not a.kind.startswith("hidden_")
+        )
+        self.parameter_bytes = max((p.offset + p.size for p in self.parameters), default=0)
+        self.shared_bytes = entry.descriptor.lds_bytes
+        self.max_threads_per_block = entry.max_flat_workgroup_size
+        target_ = code.device.target
+        self.wave_size = 32 if entry.descriptor.wave32 and 32 in target_.wave_sizes else 64
+        self._host: dict[bool, tuple[HostCode, int]] = {}
+
+    def host(self, *, count: bool) -> tuple[HostCode, int]:
+        """Host code and the number of vector registers. Raises UnsupportedError."""
+        if count not in self._host:
+            device = self.code.device
+            lifted = lift(
+                self.code.object,
+                self.entry,
+                device.target,
+                self.wave_size,
+                check_memory=device.check == "memory",
+                count=count,
+            )
+            self._host[count] = (HostCode(lifted.text, "wave"), lifted.vector_registers)
+        return self._host[count]
+
+
+class EmulatedCode:
+    """A code object in the device's memory."""
+
+    def __init__(self, device: EmulatedDevice, data: bytes, file: str) -> None:
+        self.device, self.object = device, CodeObject(data, file=file)
+        built_for = self.object.target
+        if built_for is not device.target:
+            raise DeviceError(device.name, f"{file} is built for {built_for.name}")
+        self.address = device.memory.allocate(self.object.load_size)
+        device.memory.write(self.address, self.object.load(self.address))
+        self._kernels = {name: EmulatedKernel(self, k) for name, k in self.object.kernels.items()}
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        return tuple(self._kernels)
+
+    def kernel(self, name: str) -> EmulatedKernel:
+        """Raises Error where there is none so named."""
+        self.object.kernel(name)
+        return self._kernels[name]
+
+    def global_variable(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes of a variable."""
+        symbol = self.object.symbols.get(name)
+        if symbol is None:
+            raise DeviceError(self.device.name, f"{self.object.file} has no variable {name}")
+        return self.address + symbol.address, symbol.size
+
+    def unload(self) -> None:
+        """Free its memory and forget its kernels."""
+        self.device.memory.free(self.address)
+        self._kernels.clear()
+
+
+class EmulatedDevice:
+    """An AMD GPU in software. Implements :class:`zluda.device.base.Device` for code objects.
+
+    ``check="memory"`` tests every global access against the live allocations. ``seed`` other than 0 varies
+    the order of waves reproducibly, ``threads`` is how many blocks run at once, ``timeout_s`` ends a launch.
+    Raises DeviceError for an unknown target or where no disassembler is installed.
+    """
+
+    emulated = True
+    numerics = "native"
+
+    def __init__(
+        self,
+        name: str,
+        memory: Memory | None = None,
+        *,
+        check: str = "none",
+        seed: int = 0,
+        threads: int | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        if check not in CHECKS:
+            raise UnsupportedError(f"check={check!r}", f"device {name}; expected one of {', '.join(CHECKS)}")
+        self.name, self.target, self.check = name, target(name), check
+        library_for(self.target)
+        self.memory = memory if memory is not None else Memory()
+        self.timeout_s = timeout_s
+        self._scheduler = Scheduler(threads, seed=seed)
+        self._structures: int | None = None
+        self._kernarg: tuple[int, int] = (0, 0)  # address and size of the buffer for kernel arguments
+        self.instructions = 0
+
+    # --- memory ----------------------------------------------------------------------------------------
+
+    def allocate(self, size: int, *, address: int | None = None) -> int:
+        return self.memory.allocate(size, address)
+
+    def free(self, address: int) -> None:
+        self.memory.free(address)
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.memory.read(address, size)
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        self.memory.write(address, data)
+
+    def copy(self, destination: int, source: int, size: int) -> None:
+        self.memory.write(destination, self.memory.read(source, size))
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        self.memory.write(address, pattern * count)
+
+    # --- code ------------------------------------------------------------------------------------------
+
+    def load_code_object(self, data: bytes, *, file: str = "<code object>") -> EmulatedCode:
+        """Load a code object. Raises Error for bytes that are none, DeviceError for another target's."""
+        return EmulatedCode(self, data, file)
+
+    def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> Code:
+        """PTX needs the AMDGPU compiler in front of this device."""
+        raise UnsupportedError(f"PTX module {module.file}", f"device {self.name} takes code objects")
+
+    def launch(
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        count: bool = False,
+    ) -> None:
+        """Run a grid to its end. ``parameters`` is the explicit part of the kernarg segment.
+
+        ``count`` leaves the number of executed wave instructions in :attr:`instructions`. Raises LaunchError
+        with kernel, block and address for a launch that faults or is not possible, UnsupportedError for an
+        instruction that is not known.
+        """
+        if not isinstance(kernel, EmulatedKernel):
+            raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
+        self._validate(kernel, grid, block, parameters, shared_bytes)
+        host, registers = kernel.host(count=count)
+        launch = self._launch(kernel, grid, block, parameters, shared_bytes, host.address, registers)
+        outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
+        self.instructions = outcome.instructions
+        if outcome.fault:
+            raise self._error(kernel, grid, outcome)
+
+    def _launch(
+        self,
+        kernel: EmulatedKernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared_bytes: int,
+        function: int,
+        registers: int,
+    ) -> Launch:
+        entry, wave_size = kernel.entry, kernel.wave_size
+        lds_bytes = kernel.shared_bytes + shared_bytes
+        addresses = self._place(kernel, parameters)
+        segment = setup.kernarg_segment(entry, parameters, grid, block, addresses, shared_bytes)
+        self.memory.write(addresses.kernarg, segment)
+        packet = setup.dispatch_packet(entry, grid, block, addresses, kernel.code.address, lds_bytes)
+        self.memory.write(addresses.packet, packet)
+        template, template_bytes, waves, places = setup.wave_templates(
+            entry, self.target, wave_size, block, addresses
+        )
+        private = setup.private_bytes(entry)
+        ranges = [(start, start + size) for start, size in self.memory.allocations()]
+        return Launch(
+            wave_function=function,
+            blocks=grid[0] * grid[1] * grid[2],
+            waves=waves,
+            grid=grid,
+            template=template,
+            template_bytes=template_bytes,
+            wave_bytes=state.wave_bytes(wave_size, registers),
+            wave_private_bytes=private * wave_size,
+            private_bytes=private,
+            lds_bytes=lds_bytes,
+            code=kernel.code.address,
+            sgprs=places,
+            ids_in_ttmps=self.target.work_group_ids_in_ttmps,
+            ranges=ranges if self.check == "memory" else (),
+        )
+
+    def _place(self, kernel: EmulatedKernel, parameters: bytes) -> setup.Addresses:
+        """Room for the kernarg segment, the dispatch packet and the queue, reused from launch to launch."""
+        if self._structures is None:
+            self._structures = self.memory.allocate(setup.PACKET_BYTES + setup.QUEUE_BYTES)
+        size = max(len(parameters), kernel.entry.descriptor.kernarg_bytes, 256)
+        size = max(size, int(kernel.entry.metadata.get(".kernarg_segment_size", 0)))
+        if self._kernarg[1] < size:
+            if self._kernarg[1]:
+                self.memory.free(self._kernarg[0])
+            self._kernarg = (self.memory.allocate(size), size)
+        packet = self._structures
+        return setup.Addresses(self._kernarg[0], packet, packet + setup.PACKET_BYTES)
+
+    def _validate(
+        self, kernel: EmulatedKernel, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int
+    ) -> None:
+        threads = block[0] * block[1] * block[2]
+        limit = min(self.target.lds_bytes, LDS_WINDOW)
+        lds_bytes = kernel.shared_bytes + shared_bytes
+        reasons = (
+            (min(grid) < 1, f"grid {grid}: invalid"),
+            (min(block) < 1, f"block {block}: invalid"),
+            (
+                threads > kernel.max_threads_per_block,
+                f"{threads} threads a block, {kernel.max_threads_per_block} allowed",
+            ),
+            (
+                len(parameters) < kernel.parameter_bytes,
+                f"{len(parameters)} bytes of parameters, {kernel.parameter_bytes} needed",
+            ),
+            (shared_bytes < 0 or lds_bytes > limit, f"{lds_bytes} bytes of LDS, {limit} available"),
+        )
+        for wrong, reason in reasons:
+            if wrong:
+                raise LaunchError(f"invalid configuration: {reason}", kernel=kernel.name)
+
+    def _error(self, kernel: EmulatedKernel, grid: Dim3, outcome: Outcome) -> LaunchError:
+        """What stopped a launch, and where."""
+        number = outcome.block
+        block = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+        place = outcome.offset - kernel.entry.address
+        message = f"{state.FAULTS[outcome.fault]} (offset {place:#x}, lane {outcome.lane})"
+        if outcome.fault == state.TIMEOUT:
+            return LaunchError(state.FAULTS[outcome.fault], kernel=kernel.name)
+        return LaunchError(message, kernel=kernel.name, block=block, address=outcome.address)
+
+    def synchronize(self) -> None:
+        """Launches run to their end: there is nothing to wait for."""
+
+    def attribute(self, attribute: int) -> int:
+        """A ``CUdevice_attribute`` value; 0 for one that this device does not know."""
+        if attribute in (_MAX_SHARED_MEMORY, _MAX_SHARED_MEMORY_OPTIN):
+            return self.target.lds_bytes
+        return ATTRIBUTES.get(attribute, 0)
+
+    def close(self) -> None:
+        self._scheduler.close()
+        self.memory.close()

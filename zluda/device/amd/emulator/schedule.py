@@ -1,0 +1,201 @@
+"""A launch: what the native scheduler (``schedule.ll``) needs in memory, and the threads that run it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from zluda.device.amd.emulator import state
+from zluda.device.amd.emulator.compile import scheduler
+from zluda.device.amd.emulator.mapping import Mapping, map_aperture
+
+SLOTS = 128  # blocks that one thread can have resident
+LDS_WINDOW = 1 << 16
+_BUDGET = 8192  # backward branches of a wave before others run
+_SEEDED_RESIDENT = 4
+_SMALL = 64  # waves: below this the caller alone runs a launch
+
+
+@dataclass(slots=True)
+class Launch:
+    """One launch, ready to run. Sizes in bytes; ``template`` holds each wave's first ``template_bytes``."""
+
+    wave_function: int
+    blocks: int
+    waves: int
+    grid: tuple[int, int, int]
+    template: bytes
+    template_bytes: int
+    wave_bytes: int
+    wave_private_bytes: int
+    private_bytes: int
+    lds_bytes: int
+    code: int
+    sgprs: dict[str, int]
+    ids_in_ttmps: bool
+    ranges: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a launch ended: a code of ``state.FAULTS`` (0: well) with its place, and what was counted."""
+
+    fault: int
+    block: int
+    lane: int
+    address: int
+    offset: int
+    instructions: int
+
+
+class _Thread:
+    """A worker's slots. LDS lies at multiples of 4 GiB; the rest is one mapping, as large as ever needed."""
+
+    def __init__(self, index: int) -> None:
+        self.slots = (state.Block * SLOTS)()
+        self.record = state.Worker(ctypes.addressof(self.slots), SLOTS, 0, index + 1)
+        self._lds: list[Mapping] = []
+        self._waves: Mapping | None = None
+        self._private: Mapping | None = None
+        self._layout = (0, 0)
+
+    def prepare(self, launch: Launch, *, fresh: bool) -> None:
+        """Lay out the slots for a launch; ``fresh`` begins with zeroed records."""
+        while len(self._lds) < SLOTS:
+            mapping = map_aperture(LDS_WINDOW)
+            self.slots[len(self._lds)].lds = mapping.address
+            self._lds.append(mapping)
+        layout = (launch.wave_bytes * launch.waves, max(launch.wave_private_bytes, 64) * launch.waves)
+        if layout != self._layout or fresh:
+            self._waves = self._fit(self._waves, layout[0] * SLOTS, fresh)
+            self._private = self._fit(self._private, layout[1] * SLOTS, False)
+            self._layout = layout
+            for i, slot in enumerate(self.slots):
+                slot.waves = self._waves.address + i * layout[0]
+                slot.private_memory = self._private.address + i * layout[1]
+
+    @staticmethod
+    def _fit(mapping: Mapping | None, size: int, fresh: bool) -> Mapping:
+        if mapping is not None and mapping.size >= size and not fresh:
+            return mapping
+        if mapping is not None:
+            mapping.close()
+        return Mapping(size)
+
+    def counted(self, launch: Launch) -> int:
+        """Instructions that all waves have executed."""
+        total = 0
+        for slot in self.slots:
+            for wave in range(launch.waves):
+                place = slot.waves + wave * launch.wave_bytes + state.COUNT
+                total += ctypes.c_uint64.from_address(place).value
+        return total
+
+
+class Scheduler:
+    """Runs launches, blocks spread over ``threads`` threads (the caller's among them).
+
+    ``seed`` other than 0 varies the order of waves and blocks, on one thread, the same for the same seed.
+    """
+
+    def __init__(self, threads: int | None = None, *, seed: int = 0) -> None:
+        available = min(len(os.sched_getaffinity(0)), 16)
+        self.threads = 1 if seed else max(1, threads if threads is not None else available)
+        self.seed = seed
+        self._workers = [_Thread(i) for i in range(self.threads)]
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def run(self, launch: Launch, *, count: bool = False, timeout_s: float | None = None) -> Outcome:
+        """Run a launch to its end or its first fault."""
+        with self._lock:
+            job, keep = self._job(launch)
+            alone = launch.blocks * launch.waves < _SMALL
+            workers = self._workers[: 1 if alone else min(self.threads, launch.blocks)]
+            for worker in workers:
+                worker.prepare(launch, fresh=count)
+                if self.seed:
+                    worker.record.random = (self.seed * 0x9E3779B97F4A7C15 | 1) & (1 << 64) - 1
+            timer = self._timer(job, timeout_s)
+            self._execute(job, workers)
+            if timer is not None:
+                timer.cancel()
+            del keep
+            counted = sum(w.counted(launch) for w in workers) if count else 0
+        return Outcome(
+            job.fault, job.fault_block, job.fault_lane, job.fault_address, job.fault_offset, counted
+        )
+
+    def _job(self, launch: Launch) -> tuple[state.Job, list[object]]:
+        """The launch's record, and what must live as long."""
+        template = ctypes.create_string_buffer(launch.template, len(launch.template))
+        pairs = [bound for r in sorted(launch.ranges) for bound in r]
+        ranges = (ctypes.c_uint64 * max(len(pairs), 1))(*pairs)
+        job = state.Job(
+            wave_function=launch.wave_function,
+            blocks=launch.blocks,
+            multiplier=_coprime(launch.blocks, self.seed),
+            seed=self.seed,
+            template=ctypes.addressof(template),
+            template_bytes=launch.template_bytes,
+            wave_bytes=launch.wave_bytes,
+            wave_private_bytes=launch.wave_private_bytes,
+            code=launch.code,
+            ranges=ctypes.addressof(ranges),
+            range_count=len(pairs) // 2,
+            waves=launch.waves,
+            grid_x=launch.grid[0],
+            grid_y=launch.grid[1],
+            ids_in_ttmps=launch.ids_in_ttmps,
+            lds_bytes=launch.lds_bytes,
+            private_bytes=launch.private_bytes,
+            budget=_BUDGET,
+            resident=_SEEDED_RESIDENT if self.seed else 1,
+            **{f"{name}_sgpr": launch.sgprs.get(name, state.NO_SGPR) for name in _SGPRS},
+        )
+        return job, [template, ranges]
+
+    def _timer(self, job: state.Job, timeout_s: float | None) -> threading.Timer | None:
+        if timeout_s is None:
+            return None
+
+        def stop() -> None:
+            job.fault = job.fault or state.TIMEOUT
+
+        timer = threading.Timer(timeout_s, stop)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _execute(self, job: state.Job, workers: Sequence[_Thread]) -> None:
+        run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(scheduler().address)
+        arguments = [(ctypes.addressof(job), ctypes.addressof(w.record)) for w in workers]
+        if len(workers) > 1 and self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="zluda-amd")
+        others = [self._pool.submit(run, *a) for a in arguments[1:]] if self._pool is not None else []
+        run(*arguments[0])
+        wait(others)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+
+_SGPRS = ("id_x", "id_y", "id_z", "resource", "flat_scratch", "wave_offset")
+
+
+def _coprime(blocks: int, seed: int) -> int:
+    """A step through all blocks: 1, or with a seed another number that shares no factor with them."""
+    if not seed:
+        return 1
+    step = seed * 2654435761 % min(blocks, 1 << 30) or 1  # so that products fit 64 bits
+    while math.gcd(step, blocks) != 1:
+        step += 1
+    return step

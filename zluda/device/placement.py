@@ -1,0 +1,54 @@
+"""A module's variables in device memory: placed, initialised, found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zluda.compiler.layout import function_handle
+from zluda.device.cpu.memory import Memory
+from zluda.errors import Error
+from zluda.ptx import Module, Variable
+
+
+class Variables:
+    """The ``.global`` and ``.const`` variables of a module.
+
+    Those named in ``globals_at`` are placed there, others where there is room. Initial values are written at
+    once, addresses of variables and functions in them included.
+    """
+
+    def __init__(self, memory: Memory, module: Module, globals_at: Mapping[str, int]) -> None:
+        self.memory, self.module = memory, module
+        self._placed: dict[str, tuple[int, int]] = {}
+        for variable in module.variables.values():
+            if variable.space in ("global", "const"):
+                address = memory.allocate(max(variable.size, 1), globals_at.get(variable.name))
+                self._placed[variable.name] = (address, variable.size)
+        for variable in module.variables.values():
+            if variable.name in self._placed:
+                self._initialize(variable)
+
+    def __getitem__(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes. Raises Error where there is none so named."""
+        if name not in self._placed:
+            raise Error(f"{self.module.file} has no variable {name}")
+        return self._placed[name]
+
+    def free(self) -> None:
+        """Give the memory back."""
+        for address, _ in self._placed.values():
+            self.memory.free(address)
+        self._placed.clear()
+
+    def _initialize(self, variable: Variable) -> None:
+        address, size = self._placed[variable.name]
+        data = bytearray(variable.initializer or b"").ljust(size, b"\0")
+        for offset, symbol in variable.relocations:
+            value = self._address_of(symbol.name) + symbol.offset
+            data[offset : offset + 8] = value.to_bytes(8, "little")
+        self.memory.write(address, data)
+
+    def _address_of(self, name: str) -> int:
+        if name in self._placed:
+            return self._placed[name][0]
+        return function_handle(self.module.function_names, name)
