@@ -13,8 +13,8 @@ from zluda.errors import DeviceError
 
 _PROT_READ_WRITE, _MAP_PRIVATE, _MAP_ANONYMOUS = 3, 0x02, 0x20
 _MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x4000, 0x100000
-_FIRST_APERTURE, _LAST_APERTURE = 0x3000, 0x5FFF  # upper halves of host addresses that are seldom taken
-_apertures = itertools.count(_FIRST_APERTURE)
+_APERTURES = range(0x3000, 0x6000)  # upper halves of host addresses that are seldom taken
+_apertures = itertools.cycle(_APERTURES)  # round and round: those of closed devices are free again
 
 
 @functools.cache
@@ -60,9 +60,7 @@ class Mapping:
 
 def map_aperture(size: int) -> Mapping:
     """Memory that begins at a multiple of 4 GiB: LDS, whose flat addresses are then host addresses."""
-    for upper in _apertures:
-        if upper > _LAST_APERTURE:
-            break
+    for upper in itertools.islice(_apertures, len(_APERTURES)):
         try:
             return Mapping(size, upper << APERTURE_BITS)
         except DeviceError:
