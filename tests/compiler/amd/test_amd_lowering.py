@@ -63,7 +63,8 @@ def test_wave64_mode_puts_two_warps_into_a_wave(
 ) -> None:
     monkeypatch.setenv("ZLUDA_WAVE64_MODE", mode)
     body = """ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1;
-        mov.u32 %r2, %laneid; shfl.sync.idx.b32 %r3, %r1, 5, 31, -1; mad.lo.u32 %r4, %r3, 32, %r2; st.global.u32 [%rd2], %r4;"""
+        mov.u32 %r2, %laneid; shfl.sync.idx.b32 %r3, %r1, 5, 31, -1;
+        mad.lo.u32 %r4, %r3, 32, %r2; st.global.u32 [%rd2], %r4;"""
     with zluda.open_device("gfx1030") as device:
         out = device.array(np.zeros(96, np.uint32))
         kernel = device.load_module(_kernel(body)).kernel("k")
