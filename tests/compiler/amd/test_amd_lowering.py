@@ -62,8 +62,9 @@ def test_wave64_mode_puts_two_warps_into_a_wave(
     mode: str, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZLUDA_WAVE64_MODE", mode)
-    body = """ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; mov.u32 %r2, %laneid;
-        shfl.sync.idx.b32 %r3, %r1, 5, 31, -1; mad.lo.u32 %r4, %r3, 32, %r2; st.global.u32 [%rd2], %r4;"""
+    body = """ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1;
+        mov.u32 %r2, %laneid; shfl.sync.idx.b32 %r3, %r1, 5, 31, -1;
+        mad.lo.u32 %r4, %r3, 32, %r2; st.global.u32 [%rd2], %r4;"""
     with zluda.open_device("gfx1030") as device:
         out = device.array(np.zeros(96, np.uint32))
         kernel = device.load_module(_kernel(body)).kernel("k")
@@ -82,6 +83,40 @@ def test_products_that_are_minus_zero_stay_so_in_halves(name: str) -> None:
         values = device.array(np.array([0x8000, 0x0001, 0, 0], np.uint16))
         device.load_module(_kernel(body)).kernel("k").launch(grid=1, block=1, args=[values])
         assert values.numpy().tolist() == [0x8000, 0x0001, 0, 0x8000]
+
+
+_QUOTIENTS = {
+    "f32": [
+        (0xA2000080, 0x61121080, 0x80702BDF),  # subnormal, one bit cut off and more
+        (0x58FFDA97, 0x00000002, 0x7F800000),  # overflow from a subnormal
+        (0x0617E907, 0x6549E8E3, 0x00000000),  # underflow to nothing
+        (0x3F800000, 0x40400000, 0x3EAAAAAB),
+        (0x00000000, 0x80000000, 0x7FFFFFFF),
+        (0x7F800000, 0xC0000000, 0xFF800000),
+    ],
+    "f64": [
+        (0x1C6873D75A17AC32, 0xDC58000000000000, 0x8008269D1E07E411),
+        (0x800FFFFFFFFFFFFF, 0xBFEFFFFFFFFFFFFF, 0x000FFFFFFFFFFFFF),  # just below the least normal
+        (0xF21821DC1E83D53C, 0x80085ADDC287978E, 0x7FF0000000000000),
+        (0x3FF0000000000000, 0x4008000000000000, 0x3FD5555555555555),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", _QUOTIENTS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_quotients_are_an_h200s_at_the_ends_of_the_range(name: str, kind: str) -> None:
+    size = int(kind[1:]) // 8
+    register = "%f" if kind == "f32" else "%rd"
+    body = f"""ld.param.u64 %rd7, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd8, %r1, {3 * size}, %rd7;
+        ld.global.{kind} {register}1, [%rd8]; ld.global.{kind} {register}2, [%rd8+{size}];
+        div.rn.{kind} {register}3, {register}1, {register}2;
+        st.global.{kind} [%rd8+{2 * size}], {register}3;"""
+    rows = np.array(_QUOTIENTS[kind], np.uint32 if size == 4 else np.uint64)
+    with zluda.open_device(name) as device:
+        values = device.array(np.concatenate([rows[:, :2], np.zeros_like(rows[:, :1])], axis=1))
+        device.load_module(_kernel(body)).kernel("k").launch(grid=1, block=len(rows), args=[values])
+        assert values.numpy().tolist() == rows.tolist()
 
 
 def test_only_products_are_fenced() -> None:
