@@ -140,3 +140,63 @@ def test_a_replay_that_agrees_starts_quickly(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+FUNCTION_TABLE = """
+.visible .func (.param .b32 result) twice(.param .b32 x)
+{
+    .reg .b32 %r<3>;
+    ld.param.u32 %r1, [x];
+    add.u32 %r2, %r1, %r1;
+    st.param.b32 [result], %r2;
+    ret;
+}
+.visible .func (.param .b32 result) thrice(.param .b32 x)
+{
+    .reg .b32 %r<4>;
+    ld.param.u32 %r1, [x];
+    add.u32 %r2, %r1, %r1;
+    add.u32 %r3, %r2, %r1;
+    st.param.b32 [result], %r3;
+    ret;
+}
+.visible .global .align 8 .u64 table[3] = {0, twice, thrice};
+.visible .entry choose(.param .u64 choose_param_0, .param .u64 choose_param_1, .param .u32 choose_param_2)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [choose_param_0];
+    ld.param.u64 %rd2, [choose_param_1];
+    ld.param.u32 %r1, [choose_param_2];
+    {
+        .param .b32 argument;
+        .param .b32 answer;
+        st.param.b32 [argument], %r1;
+        prototype: .callprototype (.param .b32 _) _ (.param .b32 _);
+        call (answer), %rd2, (argument), prototype;
+        ld.param.b32 %r2, [answer];
+    }
+    st.global.u32 [%rd1], %r2;
+    ld.global.u64 %rd3, [table+8];
+    st.global.u64 [%rd1+8], %rd3;
+    ret;
+}
+"""
+
+
+def test_addresses_of_functions_are_the_replays_own(tmp_path: Path) -> None:
+    """In a table, in a parameter and in results: the record's mean nothing here."""
+    twice, thrice = 0x7F70_1234_0100, 0x7F70_1234_0700  # where NVIDIA's driver had put the code
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        module = record.module(HEADER + FUNCTION_TABLE)
+        table = record.variable(module, "table", 0x7F60_0000_0000, struct.pack("<QQQ", 0, twice, thrice))
+        kernel = record.function(module, "choose", LAYOUT)
+        x = record.allocate(16)
+        record.copy_in(x, bytes(16))
+        writes = {x: struct.pack("<QQ", 21, twice)}
+        record.launch(kernel, parameters(x, thrice, 7), writes, reaches=[table])
+        record.copy_out(x, 16)
+    result = zluda.replay(path, device="cpu")
+    assert [(one.verdict, one.reason) for one in result.results] == [(Verdict.IDENTICAL, "")] * 2

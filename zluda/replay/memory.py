@@ -72,6 +72,7 @@ class ReplayMemory:
         self._absent: dict[int, Unavailable] = {}
         self._host: set[int] = set()
         self._module_globals: dict[int, list[int]] = {}
+        self._code: dict[bytes, bytes] = {}  # words: recorded addresses of functions → the replay's
 
     # --- allocations ----------------------------------------------------------------------------------
 
@@ -161,14 +162,28 @@ class ReplayMemory:
         one = self.find(address)
         return address if one is None else one.base + (address - one.record.base)
 
+    def learn_code(self, one: LiveAllocation, offset: int, recorded: int) -> None:
+        """The function at ``recorded`` is the one that the replay now has at ``offset`` of ``one``."""
+        self._code[recorded.to_bytes(8, "little")] = bytes(self.read(one, offset, 8))
+
     def translate_words(self, data: bytes) -> bytes:
-        """``data`` with the 8-byte aligned words that point into relocated allocations relocated too."""
-        if not any(one.relocated for one in self.live.values()):
+        """``data`` with recorded addresses exchanged for the replay's.
+
+        Those are 8-byte aligned words that point into relocated allocations, or are addresses of functions.
+        """
+        relocated = any(one.relocated for one in self.live.values())
+        if not relocated and not any(word in data for word in self._code):
             return data
         moved = bytearray(data)
         for offset in range(0, len(data) - 7, 8):
-            word = int.from_bytes(data[offset : offset + 8], "little")
-            moved[offset : offset + 8] = self.translate(word).to_bytes(8, "little")
+            word = data[offset : offset + 8]
+            code = self._code.get(word)
+            if code is not None:
+                moved[offset : offset + 8] = code
+            elif relocated:
+                moved[offset : offset + 8] = self.translate(int.from_bytes(word, "little")).to_bytes(
+                    8, "little"
+                )
         return bytes(moved)
 
     # --- contents -------------------------------------------------------------------------------------
@@ -178,7 +193,7 @@ class ReplayMemory:
         return self._access.read(one.base + offset, size)
 
     def write(self, one: LiveAllocation, offset: int, data: bytes) -> None:
-        """Put the record's bytes into the replay, pointers into relocated allocations relocated."""
+        """Put the record's bytes into the replay, its addresses exchanged for the replay's."""
         self._access.write(one.base + offset, self.translate_words(data))
         self.adopted(one, offset, offset + len(data))
 

@@ -9,6 +9,7 @@ from zluda.diff.results import Verdict
 from zluda.driver import CudaError, Driver
 from zluda.errors import Error, PtxError, UnsupportedError
 from zluda.replay.address_plan import PLACED_KINDS, AddressPlan
+from zluda.replay.code_addresses import recorded_functions
 from zluda.replay.handles import HandleMap, Unavailable, Unplayable
 from zluda.replay.memory import MemoryAccess, ReplayMemory
 from zluda.replay.names import entry_name
@@ -238,6 +239,8 @@ class Playback:
             reason = f"variable {allocation.name} has {size} bytes, the record {allocation.size}"
             return Unavailable(Verdict.GAP, reason)
         self.memory.add(allocation, base)
+        for offset, recorded in recorded_functions(self.record.trace, allocation).items():
+            self.memory.learn_code(self.memory.live[allocation.id], offset, recorded)
         return None
 
     def taint(self, keys: Iterable[int], reason: Unavailable) -> None:
