@@ -206,10 +206,10 @@ class TestImages:
         image = images.Image(b".version 8.0")
         assert ctypes.string_at(image.address, 13) == b".version 8.0\0"
 
-    def test_a_fatbin_is_wrapped(self) -> None:
+    def test_a_fatbin_is_wrapped_for_a_library_alone(self) -> None:
         fatbin = bytes.fromhex("50ed55ba01001000") + bytes(8)
         image = images.Image(fatbin)
-        magic, version, data, more = struct.unpack("<IIQQ", ctypes.string_at(image.address, 24))
+        magic, version, data, more = struct.unpack("<IIQQ", ctypes.string_at(image.wrapped, 24))
         assert (magic, version, more) == (0x466243B1, 1, 0)
         assert ctypes.string_at(data, 16) == fatbin
 

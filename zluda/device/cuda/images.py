@@ -9,23 +9,27 @@ from zluda.device.cuda.libcuda import LibCuda
 from zluda.device.results import RESULT_NAMES, CudaError
 
 _FATBIN_MAGIC, _WRAPPER_MAGIC = 0xBA55ED50, 0x466243B1
-_WRAPPER = struct.Struct("<IIQQ")  # magic, version, pointer to the fatbin, pointer to more (facts: cudart)
+_WRAPPER = struct.Struct("<IIQQ")  # magic, version, pointer to the fatbin, pointer to more
 _LOG_BYTES = 16384
 # CUjit_option
 _ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
 
 
 class Image:
-    """An image's bytes at an address, in the form the driver takes. Keep it while the module lives."""
+    """An image's bytes at an address. Keep it while the module lives.
+
+    ``cuModuleLoadDataEx`` takes a fatbin as it is (``address``), and refuses the wrapper that the runtime hands
+    to ``cuLibraryLoadData`` (``wrapped``; the same as ``address`` for what is no fatbin).
+    """
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         content = bytes(data)
         self._buffer = ctypes.create_string_buffer(content)  # with the NUL that ends PTX text
-        self.address = ctypes.addressof(self._buffer)
+        self.address = self.wrapped = ctypes.addressof(self._buffer)
         if content[:4] == _FATBIN_MAGIC.to_bytes(4, "little"):
             wrapper = _WRAPPER.pack(_WRAPPER_MAGIC, 1, self.address, 0)
             self._wrapper = ctypes.create_string_buffer(wrapper, len(wrapper))
-            self.address = ctypes.addressof(self._wrapper)
+            self.wrapped = ctypes.addressof(self._wrapper)
 
 
 class _Log:
@@ -61,7 +65,7 @@ def load_library(library: LibCuda, image: Image) -> int:
     code = library.result(
         "cuLibraryLoadData",
         ctypes.byref(out),
-        image.address,
+        image.wrapped,
         log.options,
         log.values,
         log.count,
