@@ -18,8 +18,8 @@ _ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
 class Image:
     """An image's bytes at an address. Keep it while the module lives.
 
-    ``cuModuleLoadDataEx`` takes a fatbin as it is (``address``), and refuses the wrapper that the runtime hands
-    to ``cuLibraryLoadData`` (``wrapped``; the same as ``address`` for what is no fatbin).
+    ``cuModuleLoadDataEx`` takes a fatbin as it is (``address``), and refuses the wrapper that the runtime
+    hands to ``cuLibraryLoadData`` (``wrapped``; the same as ``address`` for what is no fatbin).
     """
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
