@@ -124,7 +124,7 @@ class Thread:
                 return self.parameters[name]
             case Address(base=base, offset=offset):
                 return self.value(base) + offset
-        raise NotImplementedError(operand)
+        raise TypeError(f"the interpreter has no value for the operand {operand!r}")
 
     def _compute(self, instruction: Instruction) -> None:
         opcode = instruction.opcode
