@@ -46,6 +46,18 @@ template <typename T> T *to_device(const std::vector<T> &values)
     return pointer;
 }
 
+// Overwrites results-to-be with a pattern that no kernel here computes: a launch whose results were there already would
+// change nothing, and what changes nothing cannot be compared.
+template <typename T> void poison(T *pointer, size_t count) { CHECK(cudaMemset(pointer, 0xa5, count * sizeof(T))); }
+
+template <typename T> T *poisoned(size_t count)
+{
+    T *pointer = nullptr;
+    CHECK(cudaMalloc(&pointer, count * sizeof(T)));
+    poison(pointer, count);
+    return pointer;
+}
+
 template <typename T> std::vector<T> to_host(const T *pointer, size_t count)
 {
     std::vector<T> values(count);

@@ -73,15 +73,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++)
         options[i] = {price[i], strike[i], years[i], volatility[i]};
     Option *device_options = to_device(options);
-    float2 *device_prices = nullptr;
-    double2 *device_doubles = nullptr;
-    float *device_delta = nullptr, *device_vega = nullptr;
-    CHECK(cudaMalloc(&device_prices, n * sizeof(float2)));
-    CHECK(cudaMalloc(&device_doubles, doubles * sizeof(double2)));
-    CHECK(cudaMalloc(&device_delta, n * sizeof(float)));
-    CHECK(cudaMalloc(&device_vega, n * sizeof(float)));
+    float2 *device_prices = poisoned<float2>(n);
+    double2 *device_doubles = poisoned<double2>(doubles);
+    float *device_delta = poisoned<float>(n), *device_vega = poisoned<float>(n);
 
     for (float rate : {0.02f, 0.075f}) {
+        poison(device_prices, n);
         price_options<<<blocks_for(n, threads), threads>>>(device_options, device_prices, n, rate);
         CHECK(cudaGetLastError());
         std::vector<float2> prices = to_host(device_prices, n);

@@ -76,12 +76,11 @@ int main(int argc, char **argv)
     std::vector<unsigned char> pixels(n);
     for (int i = 0; i < n; i++)  // a dark picture: the smaller of two
         pixels[i] = (unsigned char)std::min(hash(i) % 251u, 4u + hash(i + n) % 100u);
-    unsigned char *device_pixels = to_device(pixels), *device_table = nullptr;
+    unsigned char *device_pixels = to_device(pixels), *device_table = poisoned<unsigned char>(BINS);
     unsigned int *device_histogram = nullptr, *device_dark = nullptr;
     int *device_extremes = to_device(std::vector<int>{255, 0});
     CHECK(cudaMalloc(&device_histogram, BINS * sizeof(unsigned int)));
     CHECK(cudaMalloc(&device_dark, sizeof(unsigned int)));
-    CHECK(cudaMalloc(&device_table, BINS));
     CHECK(cudaMemset(device_histogram, 0, BINS * sizeof(unsigned int)));
     CHECK(cudaMemset(device_dark, 0, sizeof(unsigned int)));
 

@@ -69,14 +69,14 @@ int main(int argc, char **argv)
     const int rows = 75, inner = 93, columns = 61;
     Report report(argc, argv);
     std::vector<float> a = real_values(rows * inner, 11, -1.0f, 2.0f), b = real_values(inner * columns, 12, -1.0f, 2.0f);
-    float *device_a = to_device(a), *device_b = to_device(b), *device_c = nullptr;
-    CHECK(cudaMalloc(&device_c, rows * columns * sizeof(float)));
+    float *device_a = to_device(a), *device_b = to_device(b), *device_c = poisoned<float>(rows * columns);
 
     multiply<16><<<dim3(blocks_for(columns, 16), blocks_for(rows, 16)), dim3(16, 16)>>>(device_a, device_b, device_c, rows,
                                                                                      inner, columns);
     CHECK(cudaGetLastError());
     verify(report, "c", a, b, {}, 1.0, 0.0, to_host(device_c, rows * columns), rows, inner, columns, 1e-4);
     // small tiles over all but the last ten rows: the rest keeps its values
+    poison(device_c, (rows - 10) * columns);
     multiply<8><<<dim3(blocks_for(columns, 8), blocks_for(rows - 10, 8)), dim3(8, 8)>>>(device_a, device_b, device_c,
                                                                                      rows - 10, inner, columns);
     CHECK(cudaGetLastError());

@@ -89,13 +89,13 @@ int main(int argc, char **argv)
     const size_t bytes = BODIES * sizeof(float4);
     const unsigned threads = 128;
     float4 *position[2], *velocity, *pinned;
-    double *device_energy;
+    double *device_energy = poisoned<double>(blocks_for(BODIES, threads));
     CHECK(cudaMalloc(&position[0], bytes));
-    CHECK(cudaMalloc(&position[1], bytes));
+    position[1] = poisoned<float4>(BODIES);
     CHECK(cudaMalloc(&velocity, bytes));
-    CHECK(cudaMalloc(&device_energy, blocks_for(BODIES, threads) * sizeof(double)));
     CHECK(cudaMallocHost(&pinned, bytes));
     std::copy(start.begin(), start.end(), pinned);
+    CHECK(cudaDeviceSynchronize());  // the streams below do not wait for the default one
     cudaStream_t stream[2];
     cudaEvent_t done[2];
     for (int k = 0; k < 2; k++) {

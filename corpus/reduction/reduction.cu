@@ -56,6 +56,7 @@ __global__ void warp_scan(const int *in, int *sums, unsigned int *positive, int 
 template <typename Operation, typename T>
 T reduced(const T *device_in, T *device_partial, int n, T neutral, unsigned blocks, unsigned threads)
 {
+    poison(device_partial, blocks + 1);
     reduce<Operation, T><<<blocks, threads>>>(device_in, device_partial, n, neutral);
     reduce<Operation, T><<<1, 64>>>(device_partial, device_partial + blocks, int(blocks), neutral);
     CHECK(cudaGetLastError());
@@ -70,20 +71,16 @@ int main(int argc, char **argv)
     std::vector<int> integers(n);
     for (int i = 0; i < n; i++)
         integers[i] = int(hash(i) % 2001u) - 1000;
-    float *device_reals = to_device(reals), *partial_reals = nullptr;
-    int *device_integers = to_device(integers), *partial_integers = nullptr;
-    CHECK(cudaMalloc(&partial_reals, 64 * sizeof(float)));
-    CHECK(cudaMalloc(&partial_integers, 64 * sizeof(int)));
+    float *device_reals = to_device(reals), *partial_reals = poisoned<float>(64);
+    int *device_integers = to_device(integers), *partial_integers = poisoned<int>(64);
 
     float sum = reduced<Sum, float>(device_reals, partial_reals, n, 0.0f, 17, 224);
     float largest = reduced<Maximum, float>(device_reals, partial_reals, n, -INFINITY, 9, 128);
     int total = reduced<Sum, int>(device_integers, partial_integers, n, 0, 13, 96);
 
-    int *sums = nullptr;
-    unsigned int *ballots = nullptr;
     const int words = (n + 31) / 32;
-    CHECK(cudaMalloc(&sums, n * sizeof(int)));
-    CHECK(cudaMalloc(&ballots, words * sizeof(unsigned int)));
+    int *sums = poisoned<int>(n);
+    unsigned int *ballots = poisoned<unsigned int>(words);
     warp_scan<<<blocks_for(n, 160), 160>>>(device_integers, sums, ballots, n);
     CHECK(cudaDeviceSynchronize());
     std::vector<int> scanned = to_host(sums, n);
