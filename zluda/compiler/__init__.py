@@ -18,13 +18,20 @@ __all__ = ["compile_kernel"]
 
 
 def compile_kernel(
-    module: Module, name: str, target: str = "cpu", *, block: Dim3 = (1, 1, 1), wave_size: int = 0
+    module: Module,
+    name: str,
+    target: str = "cpu",
+    *,
+    block: Dim3 = (1, 1, 1),
+    wave_size: int = 0,
+    code_object_version: int = 5,
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
-    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"`` …) is for any, and ``wave_size`` says
-    how many lanes a wave has (0: as is natural). Raises PtxError when the kernel's text is wrong,
-    UnsupportedError naming the first instruction (and its place) that has no lowering on the target.
+    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any;
+    ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
+    loader is to read (4 or 5). Raises PtxError when the kernel's text is wrong, UnsupportedError naming the
+    first instruction (and its place) that has no lowering on the target.
     """
     if target == "cpu":
         from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
@@ -32,4 +39,6 @@ def compile_kernel(
         return compile_for_cpu(module, name, block)
     from zluda.compiler.amd.compile import compile_kernel as compile_for_amd
 
-    return compile_for_amd(module, name, target, wave_size=wave_size)
+    return compile_for_amd(
+        module, name, target, wave_size=wave_size, code_object_version=code_object_version
+    )

@@ -16,7 +16,7 @@ from zluda.compiler.amd.machine import CONSTANT, STACK
 from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.ops import AmdOps
-from zluda.compiler.amd.targets import Target, target
+from zluda.compiler.amd.targets import Target, target_id
 from zluda.compiler.amd.warp import BARRIERS, VOTES
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.layout import SharedLayout, parameter_layout
@@ -31,23 +31,35 @@ from zluda.ptx.types import ScalarType
 MAX_THREADS = 1024
 ANY_BLOCK: Dim3 = (MAX_THREADS, 1, 1)
 """Code serves every block shape: its size is read from the dispatch packet."""
+CODE_OBJECT_VERSION = 5
+# HIP 5 loads version 4 and refuses a kernel that lists hidden arguments which it does not know; no kernel of
+# this compiler uses any (LLVM User Guide for AMDGPU, "AMDGPU LLVM IR Attributes").
+_HIDDEN_ARGUMENTS = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
 
 
-def compile_kernel(module: Module, name: str, target_name: str, *, wave_size: int = 0) -> CompiledKernel:
+def compile_kernel(
+    module: Module,
+    name: str,
+    target_name: str,
+    *,
+    wave_size: int = 0,
+    code_object_version: int = CODE_OBJECT_VERSION,
+) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
-    ``wave_size`` 0 is the target's native one. Raises PtxError, UnsupportedError (naming the instruction),
-    DeviceError for an unknown target.
+    ``target_name`` is a target id (``gfx1030``, ``gfx90a:sramecc+:xnack-``), ``wave_size`` 0 the target's
+    native one, ``code_object_version`` 4 for HIP before 6, else 5. Raises PtxError, UnsupportedError (naming
+    the instruction), DeviceError for an unknown target.
     """
-    chosen = target(target_name)
+    chosen = target_id(target_name).target
     unit = build_unit(module, name)
-    text = kernel_ir(unit, chosen, wave_size)
+    text = kernel_ir(unit, chosen, wave_size, code_object_version)
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
         name=name,
         block=ANY_BLOCK,
         entry=name,
-        code=emit(text, Options(chosen.name, wave_size or chosen.wave_size)),
+        code=emit(text, Options(target_name, wave_size or chosen.wave_size)),
         symbols=tuple(unit.symbols),
         parameters=slots,
         parameter_bytes=size,
@@ -88,7 +100,9 @@ _OWN_SHARED = (
 )
 
 
-def kernel_ir(unit: Unit, chosen: Target, wave_size: int = 0) -> str:
+def kernel_ir(
+    unit: Unit, chosen: Target, wave_size: int = 0, code_object_version: int = CODE_OBJECT_VERSION
+) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
     for name in unit.functions:
@@ -99,6 +113,8 @@ def kernel_ir(unit: Unit, chosen: Target, wave_size: int = 0) -> str:
         "amdgpu-lds-size": str(unit.shared.static_bytes),
     }
     spelled = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
+    if code_object_version < CODE_OBJECT_VERSION:
+        spelled += "".join(f' "amdgpu-no-{name}"' for name in _HIDDEN_ARGUMENTS)
     return "\n".join(
         [
             'target triple = "amdgcn-amd-amdhsa"',
@@ -106,7 +122,7 @@ def kernel_ir(unit: Unit, chosen: Target, wave_size: int = 0) -> str:
             "attributes #0 = { convergent nounwind }",
             f"attributes #1 = {{ convergent nounwind {spelled} }}",
             "!0 = !{}",
-            '!1 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
+            f'!1 = !{{i32 1, !"amdhsa_code_object_version", i32 {code_object_version * 100}}}',
             "!llvm.module.flags = !{!1}",
             "",
         ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zluda.compiler.amd.faults import fence_products
-from zluda.compiler.amd.targets import target
+from zluda.compiler.amd.targets import target_id
 from zluda.errors import Error
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -18,7 +18,10 @@ TRIPLE = "amdgcn-amd-amdhsa"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``kind`` is ``obj``, ``asm``, or ``llvm`` (the IR after optimisation)."""
+    """``kind`` is ``obj``, ``asm``, or ``llvm`` (the IR after optimisation).
+
+    ``target`` is a target id: a processor, with settings (``gfx90a:xnack-``) or without.
+    """
 
     target: str
     wave_size: int
@@ -33,15 +36,15 @@ def _machine(name: str, wave_size: int, level: int) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     _set_options()
-    chosen = target(name)
-    features = []
+    wanted = target_id(name)
+    chosen, features = wanted.target, list(wanted.features)
     if len(chosen.wave_sizes) > 1:
         features.append(f"+wavefrontsize{wave_size}")
     if chosen.generation >= 11:
         # Halves of registers as operands: disassemblers before LLVM 21 do not know them.
         features.append("-real-true16")
     machine = llvm.Target.from_triple(TRIPLE)
-    return machine.create_target_machine(cpu=name, features=",".join(features), opt=level)
+    return machine.create_target_machine(cpu=chosen.name, features=",".join(features), opt=level)
 
 
 @functools.cache

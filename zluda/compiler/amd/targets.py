@@ -105,6 +105,36 @@ def target(name: str) -> Target:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class TargetId:
+    """A processor and the settings that its code must be built for.
+
+    Spelled as HIP's ``gcnArchName`` is: ``gfx90a:sramecc+:xnack-`` (LLVM User Guide for AMDGPU, "Target ID").
+    A setting that is not named suits either.
+    """
+
+    target: Target
+    settings: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The settings as LLVM's target features: ``+sramecc``, ``-xnack``."""
+        return tuple(setting[-1] + setting[:-1] for setting in self.settings)
+
+
+_SETTINGS = frozenset(name + sign for name in ("sramecc", "xnack") for sign in "+-")
+
+
+def target_id(name: str) -> TargetId:
+    """Read a target id. Raises DeviceError for a target that is not in the table, or another setting."""
+    processor, *settings = name.split(":")
+    for setting in settings:
+        if setting not in _SETTINGS:
+            known = ", ".join(sorted(_SETTINGS))
+            raise DeviceError(name, f"no such target setting: {setting!r}", remedy=f"expected one of {known}")
+    return TargetId(target(processor), tuple(settings))
+
+
 def target_of_machine(elf_machine: int) -> Target | None:
     """The target of an ELF header's ``EF_AMDGPU_MACH``, or None."""
     return next((row for row in _ROWS if row.elf_machine == elf_machine), None)
