@@ -20,7 +20,7 @@ $(BIN)/python:
 
 # what using zluda needs
 $(RUN_STAMP): pyproject.toml | $(BIN)/python
-	$(PIP) -e .
+	$(PIP) -e '.[emulator]'
 	@touch $@
 
 # what working on it needs
@@ -30,9 +30,9 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/python
 
 setup: $(DEV_STAMP)  ## virtual environment with everything installed
 
-demo: $(RUN_STAMP)  ## replay the corpus on the CPU, print the verdicts, write a page
+demo: $(RUN_STAMP)  ## replay the corpus on the CPU and an emulated AMD GPU, print the verdicts, write a page
 	@mkdir -p $(dir $(DEMO_PAGE))
-	$(BIN)/zluda replay corpus/*/trace.bin --device cpu --html $(DEMO_PAGE)
+	$(BIN)/zluda replay corpus/*/trace.bin --device cpu,gfx1030 --html $(DEMO_PAGE)
 	@echo "report: $(CURDIR)/$(DEMO_PAGE)"
 
 test: compiler setup  ## all tests (needs a C compiler)

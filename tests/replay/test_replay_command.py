@@ -12,6 +12,7 @@ from replay_case import Case
 
 import zluda.cli.main
 
+CORPUS = Path(__file__).parents[2] / "corpus"
 COUNT = 64
 SIZE = 4 * COUNT
 NOTHING = {"add": lambda *_: None}
@@ -101,6 +102,27 @@ def test_the_page_is_written(run, trace: Path, tmp_path: Path) -> None:  # type:
     assert "<html" in text and "identical" in text
 
 
+def test_each_device_is_replayed_on_once(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = run(trace, "-d", "cpu,gfx1030", "-d", "cpu", "--json", kernels=BOTH)
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 2
+
+
+def test_devices_are_shown_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    arguments = [str(CORPUS / "saxpy/trace.bin"), "-d", "cpu,gfx1030", "--html", str(page)]
+    monkeypatch.setattr(sys, "argv", ["zluda", "replay", *arguments])
+    with pytest.raises(SystemExit) as exit:
+        zluda.cli.main.main()
+    assert exit.value.code == 0
+    table = capsys.readouterr().out.splitlines()[-4:]
+    assert table[0].split() == ["trace", "cpu", "gfx1030", "(emulated)"]
+    assert table[2].split() == ["saxpy", "✓", "identical", "✓", "identical"]
+    assert "Saxpy identical on cpu and gfx1030 (emulated)" in page.read_text("utf-8")
+
+
 def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-untyped-def]
     case.record.__exit__()
     status, out, _ = run(case.path, "--device", "cpu")
@@ -118,6 +140,8 @@ def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-unt
         ("{trace}", "--allow", "differs"),
         ("{trace}", "--select", "kernel:["),
         ("{trace}", "{trace}", "-o", "{tmp}/out.bin"),
+        ("{trace}", "-d", "cpu,gfx1030", "-o", "{tmp}/out.bin"),
+        ("{trace}", "-d", "cpu,"),
     ],
 )
 def test_bad_input_is_one_line_and_exits_2(

@@ -15,7 +15,8 @@ from zluda.diff import BufferComparison, Element, LaunchResult, ReplayResult, Ve
 from zluda.diff.values import compare
 from zluda.report import words
 from zluda.report.html import render, write_page
-from zluda.report.terminal import print_result
+from zluda.report.side_by_side import Grid, Unread
+from zluda.report.terminal import print_grid, print_result
 
 SAME = compare(bytes(64), bytes(64), "f32", base=0x1000)
 
@@ -290,14 +291,57 @@ def test_a_page_replaces_no_file_but_a_page(tmp_path: Path, content: bytes) -> N
 
 
 def test_a_trace_that_could_not_be_read_is_on_the_page() -> None:
-    text = render([replay(launch(1))], unread=[("gone<b>.bin", "gone.bin: No such file or directory")])
+    text = render(
+        [replay(launch(1))], unread=[Unread("gone<b>.bin", "cpu", "gone.bin: No such file or directory")]
+    )
     assert "1 of 2 traces hold; gone&lt;b&gt;.bin: not replayed" in text
     assert "gone.bin: No such file or directory" in text
     assert '<header class="top unclear">' in text
-    assert "Nothing was replayed" in render([], unread=[("gone", "No such file or directory")])
+    assert "Nothing was replayed" in render([], unread=[Unread("gone", "cpu", "No such file or directory")])
     assert '<header class="top holds">' in render([replay(launch(1))])
 
 
 def test_a_page_can_go_to_a_device() -> None:
     write_page([replay(launch(1))], "/dev/null")
     assert not Path("/dev/null").is_file()
+
+
+GFX = {"device": "gfx1030", "emulated": True}
+
+
+def test_devices_side_by_side() -> None:
+    found = page(replay(launch(1), copy(2)), replay(launch(1), copy(2), **GFX))
+    assert "✓ Scale identical on cpu and gfx1030 (emulated)" in found.text
+    assert "Trace cpu gfx1030 (emulated) scale ✓ identical ✓ identical" in found.text
+    assert "Kernel Calls cpu gfx1030 (emulated) scale 1 identical identical" in found.text
+    assert "cuMemcpyDtoH_v2 1 identical identical" in found.text
+    assert "✓ All 1 launch and 1 copy identical on gfx1030 (emulated)" in found.text
+
+
+def test_side_by_side_names_the_guilty_kernel_and_its_device() -> None:
+    results = [replay(launch(1), launch(2)), replay(launch(1), differs(2), **GFX)]
+    found = page(*results)
+    assert "✗ 1 of 2 replays hold; scale on gfx1030 (emulated): differs" in found.text
+    assert "In scale on gfx1030 (emulated) the first is #2 scale, element 17 of out" in found.text
+    assert "scale 2 identical 1 differs, 1 identical" in found.text
+    printed = _Terminal()
+    print_grid(Grid.of(results), printed)
+    assert "✓ identical" in printed.getvalue() and "✗ differs" in printed.getvalue()
+
+
+def test_a_trace_that_one_device_could_not_replay_has_a_cell_that_says_so() -> None:
+    unread = [Unread("corpus/scale/trace.bin", "gfx1030", "no disassembler")]
+    text = render([replay(launch(1))], unread=unread)
+    assert "corpus/scale/trace.bin on gfx1030 was not replayed: no disassembler" in text
+    assert "? not replayed" in text
+
+
+def test_one_device_with_two_numerics_is_two_columns() -> None:
+    grid = Grid.of([replay(launch(1)), replay(launch(1, Verdict.WITHIN), numerics="native")])
+    assert grid.columns == ("cpu, nvidia", "cpu, native")
+
+
+def test_a_trace_replayed_twice_on_a_device_shows_the_worse() -> None:
+    grid = Grid.of([replay(launch(1)), replay(differs(1)), replay(launch(1))])
+    cell = grid.cell("corpus/scale/trace.bin", "cpu")
+    assert isinstance(cell, zluda.diff.ReplayResult) and cell.verdict is Verdict.DIFFERS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,10 @@ _WORST_FIRST = (1, 2, 0)
 @click.option(
     "--device",
     "-d",
-    metavar="DEVICE",
-    help="cpu, cuda:N or auto (the default: ZLUDA_DEVICE, else auto).",
+    "devices",
+    multiple=True,
+    metavar="DEVICE[,DEVICE]...",
+    help="cpu, gfxNNN, cuda:N or auto (the default: ZLUDA_DEVICE, else auto); several: side by side.",
 )
 @click.option("--mode", default="stream", show_default=True, help="stream: every call in its order.")
 @click.option("--numerics", metavar="KIND", help="nvidia: bit for bit as NVIDIA's GPUs compute.")
@@ -38,7 +41,7 @@ _WORST_FIRST = (1, 2, 0)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
     files: tuple[str, ...],
-    device: str | None,
+    devices: tuple[str, ...],
     mode: str,
     numerics: str | None,
     output: str | None,
@@ -53,30 +56,28 @@ def command(
     Exits 0 when something was compared and all of it holds, 1 when something fails, 2 when something could
     not be told; with several files, as the worst of them.
 
-    Example: zluda replay corpus/saxpy/trace.bin --device cpu --html report.html
+    Example: zluda replay corpus/*/trace.bin --device cpu,gfx1030 --html report.html
     """
     from zluda import config
-    from zluda.device import names
     from zluda.diff.results import parse_allow
     from zluda.report.html import check_place
 
     allowed = parse_allow(allow)
     if html is not None:
         check_place(html)
-    if output is not None and len(files) > 1:
-        raise Error(f"--output {output}: give one FILE, since a trace holds one replay")
-    asked = config.load().device if device is None else device
-    chosen = names.resolve(asked)
-    if asked != chosen:
-        print(f"device {asked} is {chosen}", file=sys.stderr)
+    from zluda.report.side_by_side import Unread
 
-    def one(file: str) -> ReplayResult:
+    chosen = _devices(devices or (config.load().device,))
+    if output is not None and len(files) * len(chosen) > 1:
+        raise Error(f"--output {output}: give one FILE and one device, since a trace holds one replay")
+
+    def one(file: str, device: str) -> ReplayResult:
         import zluda
 
         with _progress(file) as progress:
             return zluda.replay(
                 file,
-                device=chosen,
+                device=device,
                 mode=mode,
                 numerics=numerics,
                 output=output,
@@ -86,26 +87,44 @@ def command(
             )
 
     results: list[ReplayResult] = []
-    unread: list[tuple[str, str]] = []
+    unread: list[Unread] = []
     statuses: set[int] = set()
-    for file in files:
+    for file, device in itertools.product(files, chosen):
         try:
-            result = one(file)
+            result = one(file, device)
         except Error as error:
-            if len(files) == 1:
+            if len(files) * len(chosen) == 1:
                 raise
             say(error)
-            unread.append((file, str(error)))
+            unread.append(Unread(file, device, str(error)))
             statuses.add(2)
             continue
         _show(result, as_json=as_json)
         results.append(result)
         statuses.add(result.exit_status(allowed))
+    if len(chosen) > 1 and not as_json:
+        from zluda.report.side_by_side import Grid
+        from zluda.report.terminal import print_grid
+
+        print_grid(Grid.of(results, unread))
     if html is not None:
         from zluda.report.html import write_page
 
         write_page(results, html, unread=unread)
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
+
+
+def _devices(asked: Sequence[str]) -> list[str]:
+    """The devices named by ``--device``, each once, in full; says so where a name means another."""
+    from zluda.device import names
+
+    found: dict[str, None] = {}
+    for word in (word.strip() for words in asked for word in words.split(",")):
+        device = names.resolve(word)
+        if word != device:
+            print(f"device {word} is {device}", file=sys.stderr)
+        found.setdefault(device)
+    return list(found)
 
 
 def _show(result: ReplayResult, *, as_json: bool) -> None:

@@ -12,11 +12,13 @@ from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayR
 from zluda.diff.values import CLASSES
 from zluda.errors import Error
 from zluda.report import recording, words
+from zluda.report.side_by_side import Grid, Unread
 from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
 
 _PAGE_START = b"<!doctype html"
 _SHOWN_ROWS = 2000
+_SHOWN_KERNELS = 200
 _SHOWN_DIFFERENCES = 20
 _SHOWN_REASONS = 50
 _OPEN_ROWS = 40  # longer lists start folded
@@ -29,11 +31,7 @@ _TONES = {
 }
 
 
-Unread = Sequence[tuple[str, str]]
-"""Traces that could not be replayed at all: (file, why)."""
-
-
-def write_page(results: Sequence[ReplayResult], path: str | Path, *, unread: Unread = ()) -> None:
+def write_page(results: Sequence[ReplayResult], path: str | Path, *, unread: Sequence[Unread] = ()) -> None:
     """Write ``results`` to one page at ``path``; missing directories are made.
 
     Raises :class:`Error` naming the file where it cannot be written.
@@ -66,33 +64,33 @@ def check_place(path: str | Path) -> None:
         raise Error(f"{path}: is there and is not an HTML page; not replaced, choose another name")
 
 
-def render(results: Sequence[ReplayResult], *, unread: Unread = ()) -> str:
+def render(results: Sequence[ReplayResult], *, unread: Sequence[Unread] = ()) -> str:
     """The page as text. Every value is escaped: names in a trace are anybody's."""
     import jinja2
     from markupsafe import Markup
 
     files = resources.files("zluda.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
-    template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
     chip = environment.from_string('<span class="chip {{ tone }}">{{ mark }} {{ name }}</span>')
 
     def make_chip(verdict: Verdict) -> Markup:
         tone, mark = _TONES[verdict.counts_as], MARKS[verdict.counts_as]
         return Markup(chip.render(tone=tone, mark=mark, name=verdict.value))
 
-    return template.render(
-        page=_page(results, unread),
-        style=Markup(files.joinpath("page.css").read_text("utf-8")),
-        chip=make_chip,
-    )
+    environment.globals["chip"] = make_chip  # macros see globals
+    template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
+    style = Markup(files.joinpath("page.css").read_text("utf-8"))
+    return template.render(page=_page(results, unread), style=style)
 
 
-def _page(results: Sequence[ReplayResult], unread: Unread) -> dict[str, Any]:
+def _page(results: Sequence[ReplayResult], unread: Sequence[Unread]) -> dict[str, Any]:
     verdict = worst(result.verdict for result in results)
     counts_as = verdict.counts_as
     if unread and counts_as is not CountsAs.FAILS:
         counts_as = CountsAs.CANNOT_TELL
-    headline, lead = _headline(results, unread)
+    grid = Grid.of(results, unread)
+    headline, lead = _headline(results, unread, grid)
+    found = [_result(result, number) for number, result in enumerate(results)]
     return {
         "title": f"zluda: {headline}",
         "headline": _capital(headline),
@@ -100,7 +98,9 @@ def _page(results: Sequence[ReplayResult], unread: Unread) -> dict[str, Any]:
         "tone": _TONES[counts_as],
         "mark": MARKS[counts_as],
         "several": len(results) + len(unread) > 1,
-        "results": [_result(result, number) for number, result in enumerate(results)],
+        "results": found,
+        "columns": grid.columns,
+        "traces": _side_by_side(grid, results, found) if len(grid.columns) > 1 else [],
         "unread": unread,
         "unread_mark": MARKS[CountsAs.CANNOT_TELL],
         "verdicts": list(Verdict),
@@ -108,7 +108,7 @@ def _page(results: Sequence[ReplayResult], unread: Unread) -> dict[str, Any]:
     }
 
 
-def _headline(results: Sequence[ReplayResult], unread: Unread) -> tuple[str, str]:
+def _headline(results: Sequence[ReplayResult], unread: Sequence[Unread], grid: Grid) -> tuple[str, str]:
     """(verdict, what more there is to say in a sentence) of the whole page."""
     if not results:
         return "nothing was replayed", ""
@@ -116,20 +116,77 @@ def _headline(results: Sequence[ReplayResult], unread: Unread) -> tuple[str, str
         headline, _, rest = words.headline(results[0]).partition("; ")
         return headline, rest
     everything = [found for result in results for found in result.results]
-    return _headline_of_all(results, unread), (
-        f"{words.things(everything)}, {_compared(everything)} compared with what the GPU computed"
-    )
+    lead = f"{words.things(everything)}, {_compared(everything)} compared with what the GPU computed"
+    guilty = next(grid.guilty(), None)
+    divergence = guilty and guilty[2].first_divergence
+    if guilty and divergence:
+        lead = f"in {words.short_name(guilty[0])} on {guilty[1]} {words.first(divergence)}; {lead}"
+    return _headline_of_all(results, unread, grid), lead
 
 
-def _headline_of_all(results: Sequence[ReplayResult], unread: Unread) -> str:
+def _headline_of_all(results: Sequence[ReplayResult], unread: Sequence[Unread], grid: Grid) -> str:
+    several = len(grid.columns) > 1
     holding = [result for result in results if result.verdict.counts_as is CountsAs.HOLDS]
     total = len(results) + len(unread)
     if len(holding) == total:
         name = worst(result.verdict for result in results)
-        return f"all {total} traces {name.value if name is Verdict.IDENTICAL else 'hold'}"
-    bad = [f"{_name(result)}: {result.verdict.value}" for result in results if result not in holding]
-    bad += [f"{Path(file).name}: not replayed" for file, _ in unread]
-    return f"{len(holding)} of {total} traces hold; {bad[0]}"
+        verdict = name.value if name is Verdict.IDENTICAL else "hold"
+        where = f" on {words.listing(grid.columns)}" if several else ""
+        traces = len(grid.traces) if several else total
+        return (
+            f"{f'all {traces} traces' if traces > 1 else words.short_name(results[0].trace)} {verdict}{where}"
+        )
+    bad = [
+        (result.trace, words.where(result), result.verdict.value)
+        for result in results
+        if result not in holding
+    ]
+    bad += [(failure.trace, failure.device, "not replayed") for failure in unread]
+    trace, device, what = bad[0]
+    name_of_first = words.short_name(trace) + (f" on {device}" if several else "")
+    return f"{len(holding)} of {total} {'replays' if several else 'traces'} hold; {name_of_first}: {what}"
+
+
+def _side_by_side(
+    grid: Grid, results: Sequence[ReplayResult], shown: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """One entry a trace: its verdict on each device, its kernels on each device, its replays in full."""
+    entries = {id(result): entry for result, entry in zip(results, shown, strict=True)}
+    traces = []
+    for number, trace in enumerate(grid.traces):
+        cells = [grid.cell(trace, column) for column in grid.columns]
+        replayed = [result for _, result in grid.results(trace)]
+        kernels = [
+            {
+                "kernel": row.kernel,
+                "calls": f"{row.calls:,}",
+                "cells": [
+                    cell and {"tone": _TONES[cell.verdict.counts_as], "text": cell.verdicts}
+                    for cell in row.cells
+                ],
+            }
+            for row in grid.kernels(trace)
+        ]
+        traces.append(
+            {
+                "anchor": f"side-by-side-{number}",
+                "name": words.short_name(trace),
+                "cells": [
+                    {
+                        "result": entries[id(cell)] if isinstance(cell, ReplayResult) else None,
+                        "unread": cell if isinstance(cell, Unread) else None,
+                    }
+                    for cell in cells
+                ],
+                "kernels": kernels[:_SHOWN_KERNELS],
+                "kernels_left_out": max(0, len(kernels) - _SHOWN_KERNELS),
+                "recording": recording.facts(replayed[0].meta) if replayed else [],
+                "results": [
+                    entry for result, entry in zip(results, shown, strict=True) if result.trace == trace
+                ],
+            }
+        )
+    return traces
 
 
 def _result(result: ReplayResult, number: int) -> dict[str, Any]:
@@ -140,7 +197,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
     kinds = [found.kind for found in result.results]
     return {
         "anchor": f"trace-{number}",
-        "name": _name(result),
+        "name": words.short_name(result.trace),
         "device": words.where(result),
         "emulated": result.emulated,
         "verdict": result.verdict,
@@ -163,12 +220,6 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "rows_left_out": len(result.results) - len(rows),
         "open": len(rows) <= _OPEN_ROWS,
     }
-
-
-def _name(result: ReplayResult) -> str:
-    """Short and telling: ``corpus/saxpy/trace.bin`` is ``saxpy``, any other file its own name."""
-    path = Path(result.trace)
-    return path.parent.name if path.name == "trace.bin" and path.parent.name else path.name
 
 
 def _facts(result: ReplayResult) -> list[tuple[str, str]]:

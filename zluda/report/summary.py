@@ -27,6 +27,14 @@ class KernelSummary:
     def verdict(self) -> Verdict:
         return max(self.counts, key=lambda verdict: verdict.severity)
 
+    @property
+    def verdicts(self) -> str:
+        """``identical``, or ``2 differs, 5 identical`` where they are not all the same; the worst first."""
+        ordered = sorted(self.counts.items(), key=lambda item: -item[0].severity)
+        if len(ordered) == 1:
+            return str(ordered[0][0].value)
+        return ", ".join(f"{count:,} {verdict.value}" for verdict, count in ordered)
+
     def add(self, result: LaunchResult) -> None:
         self.counts[result.verdict] += 1
         self.recorded_seconds = _sum(self.recorded_seconds, result.recorded_seconds)

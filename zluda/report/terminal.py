@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
+from zluda.report.side_by_side import Cell, Grid, Unread
 from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
 from zluda.tracefile.text import printable
 
@@ -41,6 +42,34 @@ def print_result(result: ReplayResult, stream: TextIO | None = None) -> None:
         _print_tables(result, stream)
     else:
         stream.writelines(f"{line}\n" for line in plain_lines(result))
+
+
+def print_grid(grid: Grid, stream: TextIO | None = None) -> None:
+    """Print a table of verdicts, traces down and devices across."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE, pad_edge=False)
+    for name in ("trace", *grid.columns):
+        table.add_column(name, overflow="fold")
+    for trace in grid.traces:
+        cells = (_cell(grid.cell(trace, column)) for column in grid.columns)
+        table.add_row(
+            Text(printable(words.short_name(trace))), *(Text(text, style=style) for text, style in cells)
+        )
+    Console(file=stream or sys.stdout).print(table)
+
+
+def _cell(cell: Cell) -> tuple[str, str]:
+    """(text, style)"""
+    if cell is None:
+        return "", ""
+    if isinstance(cell, Unread):
+        return "not replayed", _COLOURS[CountsAs.CANNOT_TELL]
+    counts_as = cell.verdict.counts_as
+    return f"{MARKS[counts_as]} {cell.verdict.value}", _COLOURS[counts_as]
 
 
 def title(result: ReplayResult) -> str:
@@ -104,7 +133,7 @@ def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Co
     columns: dict[str, Column] = {
         "kernel": ("left", lambda kernel: kernel.kernel),
         "calls": ("right", lambda kernel: f"{kernel.total:,}"),
-        "verdict": ("left", _verdicts),
+        "verdict": ("left", lambda kernel: kernel.verdicts),
         "compared": ("right", lambda kernel: words.size(kernel.bytes_compared)),
     }
     if any(kernel.recorded_seconds is not None for kernel in kernels):
@@ -112,14 +141,6 @@ def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Co
     if not result.emulated:  # an emulator's time is nobody's GPU time
         columns["replay time"] = ("right", lambda kernel: words.seconds(kernel.seconds))
     return columns
-
-
-def _verdicts(kernel: KernelSummary) -> str:
-    """``identical``, or ``2 differs, 5 identical`` where they are not all the same; the worst first."""
-    ordered = sorted(kernel.counts.items(), key=lambda item: -item[0].severity)
-    if len(ordered) == 1:
-        return str(ordered[0][0].value)
-    return ", ".join(f"{count:,} {verdict.value}" for verdict, count in ordered)
 
 
 def _failure_table(failing: list[LaunchResult], total: int) -> Table:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from zluda.diff.results import (
     BufferComparison,
@@ -135,6 +136,17 @@ def plural(count: int, one: str, several: str = "") -> str:
 
 def where(result: ReplayResult) -> str:
     return result.device + (" (emulated)" if result.emulated else "")
+
+
+def short_name(trace: str) -> str:
+    """Short and telling: ``corpus/saxpy/trace.bin`` is ``saxpy``, any other file its own name."""
+    path = Path(trace)
+    return path.parent.name if path.name == "trace.bin" and path.parent.name else path.name
+
+
+def listing(names: Sequence[str]) -> str:
+    """``cpu``, ``cpu and gfx1030``, ``cpu, gfx1030 and gfx90a``"""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def seconds(value: float | None) -> str:
