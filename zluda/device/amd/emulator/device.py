@@ -170,8 +170,30 @@ class EmulatedDevice:
         if not isinstance(kernel, EmulatedKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
         self._validate(kernel, grid, block, parameters, shared_bytes)
+        lds_bytes = kernel.shared_bytes + shared_bytes
+        addresses = self._place(kernel, parameters)
+        segment = setup.kernarg_segment(kernel.entry, parameters, grid, block, addresses, shared_bytes)
+        self.memory.write(addresses.kernarg, segment)
+        packet = setup.dispatch_packet(kernel.entry, grid, block, addresses, kernel.code.address, lds_bytes)
+        self.memory.write(addresses.packet, packet)
+        self.dispatch(kernel, grid, block, addresses, lds_bytes=lds_bytes, count=count)
+
+    def dispatch(
+        self,
+        kernel: EmulatedKernel,
+        grid: Dim3,
+        block: Dim3,
+        addresses: setup.Addresses,
+        *,
+        lds_bytes: int,
+        count: bool = False,
+    ) -> None:
+        """Run a grid whose kernarg segment and dispatch packet are in memory, as a queue's owner puts them.
+
+        ``lds_bytes`` is static and dynamic LDS together, of a block. Raises as :meth:`launch` does.
+        """
         host, registers = kernel.host(count=count)
-        launch = self._launch(kernel, grid, block, parameters, shared_bytes, host.address, registers)
+        launch = self._launch(kernel, grid, block, addresses, lds_bytes, host.address, registers)
         outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
         self.instructions = outcome.instructions
         if outcome.fault:
@@ -182,18 +204,12 @@ class EmulatedDevice:
         kernel: EmulatedKernel,
         grid: Dim3,
         block: Dim3,
-        parameters: bytes,
-        shared_bytes: int,
+        addresses: setup.Addresses,
+        lds_bytes: int,
         function: int,
         registers: int,
     ) -> Launch:
         entry, wave_size = kernel.entry, kernel.wave_size
-        lds_bytes = kernel.shared_bytes + shared_bytes
-        addresses = self._place(kernel, parameters)
-        segment = setup.kernarg_segment(entry, parameters, grid, block, addresses, shared_bytes)
-        self.memory.write(addresses.kernarg, segment)
-        packet = setup.dispatch_packet(entry, grid, block, addresses, kernel.code.address, lds_bytes)
-        self.memory.write(addresses.packet, packet)
         template, template_bytes, waves, places = setup.wave_templates(
             entry, self.target, wave_size, block, addresses
         )
