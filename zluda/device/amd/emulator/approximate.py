@@ -7,68 +7,11 @@ results to zero, as the manual says of each ("denormals are flushed", RDNA2 ISA 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from zluda.compiler.ir import FLOAT_OF_BITS, Builder, Value
-from zluda.compiler.lower import rounding
+from zluda.compiler.lower import elementary, rounding
 from zluda.device.amd.emulator.values import Typed
-
-_EXP2_TERMS = 14
-_SIN_TERMS = 12
-_LOG_TERMS = 12
-
-
-def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
-    """Horner's scheme, the constant term first in ``coefficients``."""
-    result = b.splat(b.const("double", coefficients[-1]), x.lanes)
-    for c in reversed(coefficients[:-1]):
-        result = b.intrinsic("fma", result, x, c)
-    return result
-
-
-def _exp2(b: Builder, x: Value) -> Value:
-    """2**x for results that fit f32 generously."""
-    x = b.intrinsic("minimumnum", b.intrinsic("maximumnum", x, -400.0), 400.0)
-    whole = b.intrinsic("roundeven", x)
-    series = [math.log(2) ** n / math.factorial(n) for n in range(_EXP2_TERMS)]
-    power = _polynomial(b, b.fsub(x, whole), series)
-    exponent = b.cast("fptosi", whole, "i64")
-    return b.bitcast(b.add(b.bitcast(power, "i64"), b.shl(exponent, 52)), "double")
-
-
-def _log2(b: Builder, x: Value) -> Value:
-    """log2 of a positive finite number: exponent plus 2 atanh((m-1)/(m+1)), m in [sqrt(1/2), sqrt(2))."""
-    bits = b.bitcast(x, "i64")
-    offset = b.sub(bits, 0x3FE6A09E667F3BCD)  # sqrt(1/2)
-    exponent = b.ashr(offset, 52)
-    mantissa = b.bitcast(b.sub(bits, b.shl(exponent, 52)), "double")
-    s = b.fdiv(b.fsub(mantissa, 1.0), b.fadd(mantissa, 1.0))
-    series = [2 / math.log(2) / (2 * n + 1) for n in range(_LOG_TERMS)]
-    return b.fadd(b.cast("sitofp", exponent, "double"), b.fmul(s, _polynomial(b, b.fmul(s, s), series)))
-
-
-def _sine(b: Builder, turns: Value) -> Value:
-    """sin(2 pi x) for x in [-1/4, 1/4]."""
-    square = b.fmul(turns, turns)
-    series = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(_SIN_TERMS)]
-    return b.fmul(turns, _polynomial(b, square, series))
-
-
-def _nearest_turn(b: Builder, x: Value) -> Value:
-    """``x`` minus its nearest integer, in [-1/2, 1/2]."""
-    return b.fsub(x, b.intrinsic("roundeven", x))
-
-
-def _sin(b: Builder, x: Value) -> Value:
-    turn = _nearest_turn(b, x)
-    size = b.intrinsic("fabs", turn)
-    folded = b.intrinsic("copysign", b.fsub(0.5, size), turn)
-    return _sine(b, b.select(b.fcmp("ogt", size, 0.25), folded, turn))
-
-
-def _cos(b: Builder, x: Value) -> Value:
-    return _sine(b, b.fsub(0.25, b.intrinsic("fabs", _nearest_turn(b, x))))
 
 
 def _rcp(b: Builder, x: Value) -> Value:
@@ -87,10 +30,10 @@ _UNITS: dict[str, Callable[[Builder, Value], Value]] = {
     "rcp": _rcp,
     "sqrt": _sqrt,
     "rsq": _rsq,
-    "exp2": _exp2,
-    "log2": _log2,
-    "sin": _sin,
-    "cos": _cos,
+    "exp2": elementary.exp2,
+    "log2": elementary.log2,
+    "sin": elementary.sin_turns,
+    "cos": elementary.cos_turns,
 }
 
 
