@@ -22,6 +22,22 @@ class Config:
             "choices": ("0", "1"),
         },
     )
+    cache_dir: str = field(
+        default="",
+        metadata={
+            "env": "ZLUDA_CACHE_DIR",
+            "help": "directory of the kernel cache (default: the user's cache directory)",
+        },
+    )
+    cache_policy: str = field(
+        default="normal",
+        metadata={
+            "env": "ZLUDA_CACHE_POLICY",
+            "help": "off: compile anew each time; normal: keep 512 MiB of machine code; aggressive: keep 4 GiB, "
+            "and compile a replayed trace's other kernels ahead",
+            "choices": ("off", "normal", "aggressive"),
+        },
+    )
 
 
 # Variables whose feature is not built yet: refused by name when set, never ignored.
@@ -31,8 +47,6 @@ NOT_BUILT = [
     "ZLUDA_COMPILE_VERBOSE",
     "ZLUDA_PROFILE",
     "ZLUDA_PERF_MODE",
-    "ZLUDA_CACHE_DIR",
-    "ZLUDA_CACHE_POLICY",
     "ZLUDA_WAVE64_SLOW_MODE",
     "ZLUDA_UNIFIED_MEMORY",
     "ZLUDA_MEMORY_POOL_SIZE",

@@ -88,9 +88,9 @@ def test_a_reader_that_goes_is_no_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", [["info"], ["dump"], ["replay", "--device", "cpu"], ["trace"]])
 def test_a_variable_of_a_later_version_is_refused_by_every_verb(verb: list[str]) -> None:
-    result = run(*verb, "/nowhere", ZLUDA_CACHE_DIR="/tmp")
+    result = run(*verb, "/nowhere", ZLUDA_TEXTURE_CACHE="1")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
-    assert "ZLUDA_CACHE_DIR is set, but this version does not have that feature yet" in result.stderr
+    assert "ZLUDA_TEXTURE_CACHE is set, but this version does not have that feature yet" in result.stderr
 
 
 @pytest.mark.parametrize("call", ["zluda.open_device('cpu')", "zluda.replay('/nowhere', device='cpu')"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import zluda
-from zluda.compiler.lower import LANEWISE
+from zluda.compiler.lower.families import LANEWISE
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zluda.compiler.ir import Builder, Module, Value, constant
-from zluda.compiler.lower import LANEWISE
+from zluda.compiler.lower.families import LANEWISE
 from zluda.compiler.lower.lanewise import as_bits, canonical_nan, reads_carry, writes_carry
 from zluda.ptx.module import Immediate, Instruction, Negated, Operand, Pair, Register, Sink
 from zluda.ptx.parse import Module as PtxModule

@@ -1,17 +1,18 @@
 """The compiler: typed PTX → LLVM IR text → machine code for a target.
 
 Owns the IR builder (``ir.py``), the analyses (``analysis/``), lowering (``lower/``: what each instruction
-means, over a target's ``TargetOps``), and one folder a target (``cpu/``, ``amd/``). May import ``zluda.ptx``,
-``zluda.numerics`` and ``zluda.errors``. It is given a typed module and a kernel's name, and gives back a
-:class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch it.
+means, over a target's ``TargetOps``), one folder a target (``cpu/``, ``amd/``), and the kernel cache
+(``cache/``). May import what stands below it. It is given a typed module and a kernel's name, and gives
+back a :class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zluda.compiler.target import CompiledKernel, Dim3
+    from zluda.compiler.unit import Unit
     from zluda.ptx import Module
 
 __all__ = ["compile_kernel"]
@@ -31,14 +32,34 @@ def compile_kernel(
     For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any;
     ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
     loader is to read (4 or 5). Raises PtxError when the kernel's text is wrong, UnsupportedError naming the
-    first instruction (and its place) that has no lowering on the target.
+    first instruction (and its place) that has no lowering on the target. What was compiled before comes out
+    of the kernel cache (``cache/``).
     """
+    from zluda.compiler.cache import kernels
+
+    options: dict[str, Any]
     if target == "cpu":
-        from zluda.compiler.cpu.compile import compile_kernel as compile_for_cpu
+        from zluda.compiler.unit import kernel_unit
 
-        return compile_for_cpu(module, name, block)
-    from zluda.compiler.amd.compile import compile_kernel as compile_for_amd
+        unit, options = kernel_unit(module, name, block), {"block": block}
+        return kernels.compiled(unit, target, options, lambda: _cpu(unit))
+    from zluda.compiler.amd.unit import build_unit
 
-    return compile_for_amd(
-        module, name, target, wave_size=wave_size, code_object_version=code_object_version
-    )
+    unit = build_unit(module, name)
+    options = {"wave_size": wave_size, "code_object_version": code_object_version}
+    return kernels.compiled(unit, target, options, lambda: _amd(unit, target, **options))
+
+
+# Lowering is imported when something is lowered: a kernel out of the cache needs none of it.
+
+
+def _cpu(unit: Unit) -> CompiledKernel:
+    from zluda.compiler.cpu.compile import compile_unit
+
+    return compile_unit(unit)
+
+
+def _amd(unit: Unit, target: str, **options: Any) -> CompiledKernel:
+    from zluda.compiler.amd.compile import compile_unit
+
+    return compile_unit(unit, target, **options)

@@ -115,8 +115,7 @@ class FunctionCodegen(RegisterFile):
 
     def place(self, instruction: Instruction) -> str:
         """Where an instruction stands, for messages."""
-        kind = "kernel" if self.function.is_entry else "function"
-        return f"{kind} {self.function.name}, {self.unit.file}:{instruction.location.line}"
+        return self.unit.place(self.function, instruction)
 
     def unsupported(self, instruction: Instruction, what: str = "") -> UnsupportedError:
         """The error for a form without a lowering."""

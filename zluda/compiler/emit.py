@@ -26,12 +26,13 @@ def emit_kernel(
 
 
 def _cpu(module: Module, name: str, target: str, kind: str, block: Dim3, wave_size: int) -> bytes:
-    from zluda.compiler.cpu.compile import build_unit, kernel_ir
+    from zluda.compiler.cpu.compile import kernel_ir
     from zluda.compiler.cpu.llvm import emit_assembly, emit_object
+    from zluda.compiler.unit import kernel_unit
 
     if kind == "hsaco":
         raise UnsupportedError("--emit hsaco", "target cpu; expected a gfx target")
-    text = kernel_ir(build_unit(module, name, block))
+    text = kernel_ir(kernel_unit(module, name, block))
     if kind == "llvm":
         return text.encode()
     return emit_object(text) if kind == "obj" else emit_assembly(text)
@@ -39,9 +40,10 @@ def _cpu(module: Module, name: str, target: str, kind: str, block: Dim3, wave_si
 
 def _amd(module: Module, name: str, target: str, kind: str, block: Dim3, wave_size: int) -> bytes:
     from zluda.compiler.amd import targets
-    from zluda.compiler.amd.compile import build_unit, kernel_ir
+    from zluda.compiler.amd.compile import kernel_ir
     from zluda.compiler.amd.linker import link
     from zluda.compiler.amd.llvm import Options
+    from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.amd.worker import emit_apart
 
     chosen = targets.target(target)

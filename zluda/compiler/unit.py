@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from zluda.compiler import ir
 from zluda.compiler.layout import SharedLayout, function_handle
 from zluda.compiler.target import Dim3, Refusal
-from zluda.errors import PtxError
+from zluda.errors import Error, PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
     Address,
@@ -22,6 +22,14 @@ from zluda.ptx.module import (
     Variable,
     Vector,
 )
+
+
+def kernel_unit(module: Module, name: str, block: Dim3) -> Unit:
+    """A kernel with all it reaches. Raises Error where there is none so named, PtxError for its text."""
+    function = module.function(name)
+    if not function.is_entry or function.body is None:
+        raise Error(f"{module.file}: {name} is not a kernel")
+    return Unit(module, function, block)
 
 
 def symbols_in(operand: Operand) -> Iterator[str]:
@@ -105,6 +113,11 @@ class Unit:
     def handle(self, name: str) -> int:
         """A function's address as PTX sees it."""
         return function_handle(self.module.function_names, name)
+
+    def place(self, function: Function, instruction: Instruction) -> str:
+        """Where an instruction stands, for messages."""
+        kind = "kernel" if function.is_entry else "function"
+        return f"{kind} {function.name}, {self.file}:{instruction.location.line}"
 
     def ir_name(self, name: str) -> str:
         """The LLVM name of a reachable function."""

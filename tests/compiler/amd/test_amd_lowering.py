@@ -8,12 +8,13 @@ import pytest
 import zluda
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.code_object import CodeObject
-from zluda.compiler.amd.compile import build_unit, kernel_ir
+from zluda.compiler.amd.compile import kernel_ir
 from zluda.compiler.amd.faults import fence_products
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.llvm import Options
 from zluda.compiler.amd.report import report, unit_of
 from zluda.compiler.amd.targets import target
+from zluda.compiler.amd.unit import build_unit
 from zluda.compiler.amd.worker import emit_apart
 from zluda.errors import DeviceError, Error, UnsupportedError
 from zluda.ptx import parse_module

@@ -7,7 +7,7 @@ import pytest
 from lane_harness import instructions, run_many
 
 from zluda.compiler.ir import Builder, Module, Value
-from zluda.compiler.lower import LANEWISE
+from zluda.compiler.lower.families import LANEWISE
 from zluda.compiler.lower.lanewise import canonical_nan, reads_carry, writes_carry
 from zluda.errors import UnsupportedError
 

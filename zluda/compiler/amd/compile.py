@@ -8,57 +8,46 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.llvm import Options, emit
-from zluda.compiler.amd.machine import CONSTANT, STACK
+from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import Target, target_id
-from zluda.compiler.amd.warp import BARRIERS, VOTES
+from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS
 from zluda.compiler.codegen import FunctionCodegen
-from zluda.compiler.layout import SharedLayout, parameter_layout
+from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
-from zluda.compiler.target import CompiledKernel, Dim3
+from zluda.compiler.target import CompiledKernel
 from zluda.compiler.unit import Unit
-from zluda.errors import Error
-from zluda.ptx import Module
-from zluda.ptx.module import Instruction, Variable
-from zluda.ptx.types import ScalarType
 
-MAX_THREADS = 1024
-ANY_BLOCK: Dim3 = (MAX_THREADS, 1, 1)
-"""Code serves every block shape: its size is read from the dispatch packet."""
 CODE_OBJECT_VERSION = 5
 # HIP 5 loads version 4 and refuses a kernel that lists hidden arguments which it does not know; no kernel of
 # this compiler uses any (LLVM User Guide for AMDGPU, "AMDGPU LLVM IR Attributes").
 _HIDDEN_ARGUMENTS = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
 
 
-def compile_kernel(
-    module: Module,
-    name: str,
+def compile_unit(
+    unit: Unit,
     target_name: str,
     *,
     wave_size: int = 0,
     code_object_version: int = CODE_OBJECT_VERSION,
 ) -> CompiledKernel:
-    """Compile one kernel, with what it calls, to a relocatable object.
+    """A kernel, with what it calls, as a relocatable object.
 
     ``target_name`` is a target id (``gfx1030``, ``gfx90a:sramecc+:xnack-``), ``wave_size`` 0 the target's
-    native one, ``code_object_version`` 4 for HIP before 6, else 5. Raises PtxError, UnsupportedError (naming
-    the instruction), DeviceError for an unknown target.
+    native one, ``code_object_version`` 4 for HIP before 6, else 5. Raises UnsupportedError (naming the
+    instruction), DeviceError for an unknown target.
     """
     chosen = target_id(target_name).target
-    unit = build_unit(module, name)
     text = kernel_ir(unit, chosen, wave_size, code_object_version)
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
-        name=name,
+        name=unit.kernel.name,
         block=ANY_BLOCK,
-        entry=name,
+        entry=unit.kernel.name,
         code=emit(text, Options(target_name, wave_size or chosen.wave_size)),
         symbols=tuple(unit.symbols),
         parameters=slots,
@@ -68,36 +57,6 @@ def compile_kernel(
         refusals=tuple(unit.refusals),
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
     )
-
-
-def build_unit(module: Module, name: str) -> Unit:
-    """The kernel with all it reaches."""
-    function = module.function(name)
-    if not function.is_entry or function.body is None:
-        raise Error(f"{module.file}: {name} is not a kernel")
-    unit = Unit(module, function, ANY_BLOCK)
-    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "nounwind"
-    own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
-    if own:
-        unit.shared = SharedLayout([*unit.shared_variables(), *own])
-    return unit
-
-
-def _barriers(unit: Unit) -> Iterator[Instruction]:
-    for function in (unit.kernel, *unit.functions.values()):
-        yield from (i for i in function.instructions if i.opcode in ("bar", "barrier") and not i.has("warp"))
-
-
-def _names_threads(barrier: Instruction) -> bool:
-    """Whether a barrier says how many threads take part."""
-    return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
-
-
-# Shared variables of this compiler's own, and which barriers need them.
-_OWN_SHARED = (
-    ((VOTES, "shared", ScalarType.U32, 4), lambda barrier: barrier.has("red")),
-    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), _names_threads),
-)
 
 
 def kernel_ir(

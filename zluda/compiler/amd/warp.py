@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
+from zluda.compiler.amd.unit import BARRIERS, VOTES
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import WARP, Lanes
@@ -18,12 +19,6 @@ from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-
-VOTES = "zluda.votes"
-"""The shared variable in which ``bar.red`` counts."""
-
-BARRIERS = "zluda.barriers"
-"""The shared variable that holds 16 barriers: threads arrived and generation of each."""
 
 _TRAPS = ("trap", "brkpt", "call", "assert")
 

@@ -11,22 +11,19 @@ from zluda.compiler.ir import Builder, constant
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.registers import Mask
-from zluda.compiler.target import WARP, CompiledKernel, Dim3
+from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
-from zluda.errors import Error
-from zluda.ptx import Module
 
 ENTRY = "kernel"
 
 
-def compile_kernel(module: Module, name: str, block: Dim3) -> CompiledKernel:
+def compile_unit(unit: Unit) -> CompiledKernel:
     """See :func:`zluda.compiler.compile_kernel`."""
-    unit = build_unit(module, name, block)
     slots, size = parameter_layout(unit.kernel.parameters)
     text = kernel_ir(unit)
     return CompiledKernel(
-        name=name,
-        block=block,
+        name=unit.kernel.name,
+        block=unit.block,
         entry=ENTRY,
         code=emit_object(text),
         symbols=tuple(unit.symbols),
@@ -37,14 +34,6 @@ def compile_kernel(module: Module, name: str, block: Dim3) -> CompiledKernel:
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
         refusals=tuple(unit.refusals),
     )
-
-
-def build_unit(module: Module, name: str, block: Dim3) -> Unit:
-    """The kernel with all it reaches."""
-    function = module.function(name)
-    if not function.is_entry or function.body is None:
-        raise Error(f"{module.file}: {name} is not a kernel")
-    return Unit(module, function, block)
 
 
 def kernel_ir(unit: Unit) -> str:

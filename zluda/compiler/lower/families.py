@@ -1,6 +1,31 @@
 """Importing this registers the lowering of every instruction family."""
 
-from zluda.compiler.lower import LANEWISE, atomics, calls, control, memory, warp
+from zluda.compiler.lower import (
+    approximate,
+    arithmetic,
+    atomics,
+    calls,
+    compare,
+    control,
+    convert,
+    logic,
+    memory,
+    warp,
+)
+from zluda.compiler.lower.lanewise import LANEWISE
 from zluda.compiler.lower.table import LOWERINGS
 
-__all__ = ["LANEWISE", "LOWERINGS", "atomics", "calls", "control", "memory", "warp"]
+__all__ = [
+    "LANEWISE",
+    "LOWERINGS",
+    "approximate",
+    "arithmetic",
+    "atomics",
+    "calls",
+    "compare",
+    "control",
+    "convert",
+    "logic",
+    "memory",
+    "warp",
+]

@@ -37,7 +37,7 @@ class AmdKernel:
     def shared_bytes(self) -> int:
         """Static shared memory of a block, in bytes."""
         if self._shared_bytes is None:
-            from zluda.compiler.amd.compile import build_unit
+            from zluda.compiler.amd.unit import build_unit
 
             self._shared_bytes = build_unit(self.code.module, self.name).shared.static_bytes
         return self._shared_bytes

@@ -6,11 +6,13 @@ import ctypes
 import itertools
 from collections.abc import Mapping, Sequence
 
+from zluda.compiler import cache
 from zluda.compiler.cpu.context import FAULT_CODES, FAULTS, Job
 from zluda.compiler.target import Refusal
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.code import CpuCode, CpuKernel
+from zluda.device.cpu.link import runtime
 from zluda.device.cpu.memory import Memory
 from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
 from zluda.device.limits import validate
@@ -31,6 +33,8 @@ class CpuDevice:
 
     def __init__(self, memory: Memory | None = None, *, threads: int | None = None) -> None:
         self.memory = memory if memory is not None else Memory()
+        cache.prepare()
+        runtime()
         self._pool = Pool(threads)
         self._grids = itertools.count(1)
 

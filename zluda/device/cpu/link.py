@@ -8,6 +8,8 @@ import itertools
 import platform
 from typing import Any
 
+from zluda.compiler.cache import remember
+from zluda.compiler.cache.key import host_key
 from zluda.compiler.cpu.llvm import emit_object, target_machine
 from zluda.compiler.cpu.runtime import EXPORTS, KERNEL_IMPORTS, runtime_ir
 from zluda.compiler.target import CompiledKernel
@@ -32,7 +34,9 @@ class Runtime:
 
         if platform.machine() != "x86_64":
             raise DeviceError("cpu", f"needs an x86-64 host, not {platform.machine()}")
-        builder = llvm.JITLibraryBuilder().add_object_img(emit_object(runtime_ir()))
+        text = runtime_ir()
+        code = remember(host_key("runtime", [text]), lambda: emit_object(text), label="cpu runtime")
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
         for name in EXPORTS:
             builder.export_symbol(name)
         self._library = builder.add_current_process().link(_linker(), "zluda-runtime")
@@ -45,7 +49,7 @@ class Runtime:
 
 @functools.cache
 def runtime() -> Runtime:
-    """The runtime, linked when first needed."""
+    """The runtime, linked when the first device is opened."""
     return Runtime()
 
 

@@ -1,0 +1,53 @@
+"""What a kernel is compiled with for an AMD GPU: its unit, and shared memory of this compiler's own.
+
+Nothing here needs lowering, so that a kernel out of the cache is found without importing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zluda.compiler.amd.machine import CONSTANT, STACK
+from zluda.compiler.layout import SharedLayout
+from zluda.compiler.target import Dim3
+from zluda.compiler.unit import Unit, kernel_unit
+from zluda.ptx import Module
+from zluda.ptx.module import Instruction, Variable
+from zluda.ptx.types import ScalarType
+
+MAX_THREADS = 1024
+ANY_BLOCK: Dim3 = (MAX_THREADS, 1, 1)
+"""Code serves every block shape: its size is read from the dispatch packet."""
+
+VOTES = "zluda.votes"
+"""The shared variable in which ``bar.red`` counts."""
+
+BARRIERS = "zluda.barriers"
+"""The shared variable that holds 16 barriers: threads arrived and generation of each."""
+
+
+def build_unit(module: Module, name: str) -> Unit:
+    """The kernel with all it reaches."""
+    unit = kernel_unit(module, name, ANY_BLOCK)
+    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "nounwind"
+    own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
+    if own:
+        unit.shared = SharedLayout([*unit.shared_variables(), *own])
+    return unit
+
+
+def _barriers(unit: Unit) -> Iterator[Instruction]:
+    for function in (unit.kernel, *unit.functions.values()):
+        yield from (i for i in function.instructions if i.opcode in ("bar", "barrier") and not i.has("warp"))
+
+
+def _names_threads(barrier: Instruction) -> bool:
+    """Whether a barrier says how many threads take part."""
+    return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
+
+
+# Shared variables of this compiler's own, and which barriers need them.
+_OWN_SHARED = (
+    ((VOTES, "shared", ScalarType.U32, 4), lambda barrier: barrier.has("red")),
+    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), _names_threads),
+)
