@@ -60,6 +60,27 @@ def test_equal_memory_is_identical(case: Case) -> None:
     assert [one.kind for one in result.results] == ["launch", "launch", "copy"]
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_memory_whose_next_allocation_was_under_way_when_it_was_freed(case: Case, dies: bool) -> None:
+    """Two threads: the second allocation is entered first and gets what the free gives back."""
+
+    def deadly(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        raise RunnerDied("crash", kernel="other", signal=11)
+
+    program = Recorded(case)
+    case.record.call("cuMemAlloc_v2", bytesize=SIZE, out={"dptr": program.x})
+    program.launch()
+    case.record.free(program.x, reused=SIZE)
+    case.record.copy_in(program.x, ramp(COUNT, 3.0))
+    if dies:
+        program.launch(case.record.function(program.module, "other", LAYOUT))
+    program.launch()
+    case.record.copy_out(program.x, SIZE)
+    result = case.replay({"add": add, "other": deadly})
+    middle = [Verdict.CRASH] if dies else []
+    assert verdicts(result) == [Verdict.IDENTICAL, *middle, Verdict.IDENTICAL, Verdict.IDENTICAL]
+
+
 def test_a_wrong_kernel_differs_at_the_first_element(case: Case) -> None:
     def wrong(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
         add(device, grid, block, packed)

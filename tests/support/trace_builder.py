@@ -197,10 +197,15 @@ class TraceBuilder:
         self._known.discard(base)
         return base
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, *, reused: int = 0) -> None:
+        """``reused``: bytes that an allocation under way, whose call is on record, gets at the address."""
         call = self.call("cuMemFree_v2", dptr=address)
         self._writer.close_allocation(self._allocations.pop(address), call)
         del self.memory[address]
+        if reused:
+            self._allocations[address] = self._writer.add_allocation(call, address, reused)
+            self.memory[address] = bytearray(GARBAGE * reused)
+            self._known.discard(address)
 
     def stream(self) -> int:
         handle = self.handle()

@@ -48,6 +48,17 @@ def test_a_crash_says_in_which_call(scene: Scene) -> None:
         assert trace.launch(5).kernel == "crash"
 
 
+def test_a_crash_inside_an_allocation_is_the_open_call(scene: Scene) -> None:
+    recorded = scene("crash_in_allocation")
+    assert recorded.status == 139
+    assert "ended by SIGSEGV in call 4, cuMemAlloc_v2" in recorded.errors
+    with open_trace(recorded.trace) as trace:
+        call = trace.call(4)
+        assert (call.function, call.result, call.end_ns) == ("cuMemAlloc_v2", None, None)
+        assert call.arguments["bytesize"] == 0xDEAD
+        assert trace.allocations == [one for one in trace.allocations if one.name]  # the variable alone
+
+
 def test_a_program_that_never_uses_cuda(scene: Scene) -> None:
     recorded = scene("nothing")
     assert recorded.status == 2

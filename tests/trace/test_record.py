@@ -194,6 +194,24 @@ def test_allocations_of_one_address_do_not_overlap_in_time(scene: Scene) -> None
             last[allocation.base] = allocation.died or 1 << 60
 
 
+def test_memory_freed_while_its_next_allocation_is_under_way(scene: Scene) -> None:
+    recorded = scene("reuse")
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        first, second = (a for a in trace.allocations if a.kind is AllocationKind.DEVICE)
+        assert first.base == second.base
+        made = [call for call in trace.iter_calls() if call.function == "cuMemAlloc_v2"]
+        freed = next(call for call in trace.iter_calls() if call.function == "cuMemFree_v2")
+        assert made[1].sequence < freed.sequence < trace.counts().calls - 1
+        assert made[1].start_ns < freed.start_ns < (made[1].end_ns or 0) < (freed.end_ns or 0)
+        assert (first.born, first.died) == (made[0].sequence, freed.sequence)
+        assert (second.born, second.died) == (freed.sequence, None)
+        before, after = trace.iter_launches()
+        assert before.call < freed.sequence < after.call
+        assert contents(trace, first.id, before.call, 4) == struct.pack("<I", 5)
+        assert contents(trace, second.id, after.call, 4) == struct.pack("<I", 9)
+
+
 def test_work_put_in_a_graph_is_a_gap(scene: Scene) -> None:
     with open_trace(scene("capture").trace) as trace:
         assert [launch.call for launch in trace.iter_launches()] == [9]

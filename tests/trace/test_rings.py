@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -290,3 +291,74 @@ def test_rings_without_a_trace_are_an_error(trace: Path, producer: Producer) -> 
     producer.control.close()
     with pytest.raises(TraceError, match="no trace"):
         merge_rings(trace)
+
+
+A, B = 0x7F0000000000, 0x7F0000000400
+
+
+def lives(trace: Path) -> list[tuple[int, int, int | None]]:
+    with open_trace(trace) as opened:
+        return [(a.base, a.born, a.died) for a in opened.allocations]
+
+
+@pytest.mark.parametrize("last", ["allocation", "free"])
+def test_an_allocation_that_was_under_way_while_its_memory_was_freed(
+    trace: Path, producer: Producer, last: str
+) -> None:
+    first = producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(A))
+    again = producer.enter("cuMemAlloc_v2", [0x1000, 512])
+    copied = producer.enter("cuMemcpyHtoD_v2", [A, 0x5000, 4])
+    producer.data(copied, 1, "in", b"data")
+    producer.leave(copied)
+    freed = producer.enter("cuMemFree_v2", [A])
+    ends = [(again, pack64(A)), (freed, b"")]
+    for number, outputs in ends if last == "free" else reversed(ends):
+        producer.leave(number, outputs)
+    drained(trace, producer)
+    assert lives(trace) == [(A, first, freed), (A, freed, None)]
+    with open_trace(trace) as opened:
+        assert opened.read_memory(copied, A, 4) == (b"data", None)
+        assert opened.read_memory(freed, A, 4) == (bytes(4), bytes(4))  # nothing is known of the second
+
+
+def test_a_free_that_fails_ends_nothing(trace: Path, producer: Producer) -> None:
+    made = producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(A))
+    producer.call("cuMemFree_v2", [A], result=1)
+    producer.call("cuMemFree_v2", [B], result=1)
+    drained(trace, producer)
+    assert lives(trace) == [(A, made, None)]
+
+
+def test_memory_that_ended_without_a_free_ends_where_the_next_begins(trace: Path, producer: Producer) -> None:
+    first = producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(A))
+    small = producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(B))
+    large = producer.call("cuMemAlloc_v2", [0x1000, 4096], pack64(A - 512))
+    drained(trace, producer)
+    assert lives(trace) == [(A, first, large), (B, small, large), (A - 512, large, None)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("elf")), max_size=60))
+def test_no_two_allocations_of_one_place_live_together(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+) -> None:
+    """Threads that enter (e), leave (l) and free (f) at random over a driver with two places."""
+    trace = tmp_path_factory.mktemp("lives") / "trace.bin"
+    producer = Producer.create(rings_directory(trace))
+    free, held, waiting, freeing = [A, B], {}, {}, {}
+    for thread, step in steps:
+        if step == "e" and thread not in waiting and thread not in held and thread not in freeing:
+            waiting[thread] = producer.enter("cuMemAlloc_v2", [0x1000, 512])
+        elif step == "l" and thread in freeing:
+            producer.leave(freeing.pop(thread))
+        elif step == "l" and thread in waiting and free:
+            held[thread] = free.pop()
+            producer.leave(waiting.pop(thread), pack64(held[thread]))
+        elif step == "f" and thread in held:
+            freeing[thread] = producer.enter("cuMemFree_v2", [held[thread]])
+            free.append(held.pop(thread))  # the driver gives it back before the call returns
+    drained(trace, producer)
+    found = sorted(lives(trace))
+    for (base, _, died), (next_base, born, _) in pairwise(found):
+        assert base != next_base or (died is not None and died <= born)
+    assert sum(died is None for _, _, died in found) >= len(held)

@@ -190,15 +190,24 @@ class Playback:
     def allocate(self, call: Call) -> None:
         """Make the memory that ``call`` made, at the same addresses."""
         placed = [one for one in self.record.born[call.sequence] if one.kind in PLACED_KINDS]
-        if not placed:
+        if not placed and not self._made_later(call):
             raise Unplayable(Unavailable(Verdict.GAP, f"{call.function}: its allocation is not on record"))
         for allocation in placed:
-            if allocation.id in self.plan.unplaceable:
-                raise Unplayable(Unavailable(Verdict.GAP, self.plan.unplaceable[allocation.id]))
-            for stale in self.memory.overlapping(allocation):
-                self.free(stale.record)
-            base = self.driver.cuMemAlloc(allocation.size, address=allocation.base)
-            self.memory.add(allocation, base)
+            self._place(allocation)
+
+    def _made_later(self, call: Call) -> bool:
+        """Whether what ``call`` made lives from a later call on: the one that freed the memory before."""
+        made = call.pointees.get(next(iter(call.arguments), ""))
+        later = (one for one in self.record.trace.allocations if one.base == made)
+        return any(one.kind in PLACED_KINDS and one.born > call.sequence for one in later)
+
+    def _place(self, allocation: Allocation) -> None:
+        if allocation.id in self.plan.unplaceable:
+            raise Unplayable(Unavailable(Verdict.GAP, self.plan.unplaceable[allocation.id]))
+        for stale in self.memory.overlapping(allocation):
+            self.free(stale.record)
+        base = self.driver.cuMemAlloc(allocation.size, address=allocation.base)
+        self.memory.add(allocation, base)
 
     def free(self, allocation: Allocation) -> None:
         gone = self.memory.remove(allocation.id)
@@ -206,17 +215,31 @@ class Playback:
             self.driver.cuMemFree(gone.base)
 
     def settle_allocations(self, call: Call, failure: Unavailable | None) -> None:
-        """After ``call``: find the globals it made known; what was not made here is absent."""
+        """After ``call``: find the globals it made known, and make the memory that it made room for; what was
+        not made here is absent.
+        """
         for allocation in self.record.born.get(call.sequence, ()):
             if allocation.id in self.memory.live:
                 continue
             absent = failure
-            if absent is None and allocation.kind is AllocationKind.GLOBAL:
+            if allocation.kind in PLACED_KINDS and entry_name(call.function).base.startswith("cuMemFree"):
+                absent = self._place_late(allocation)
+            elif absent is None and allocation.kind is AllocationKind.GLOBAL:
                 absent = self._find_global(allocation)
             elif absent is None:
                 absent = _not_made(allocation, call)
             if absent is not None:
                 self.memory.add_absent(allocation, absent)
+
+    def _place_late(self, allocation: Allocation) -> Unavailable | None:
+        """Memory whose making was entered before the free, another thread's, of what lay there."""
+        try:
+            self._place(allocation)
+        except CudaError as error:
+            return why(error)
+        except Unplayable as error:
+            return error.why
+        return None
 
     def bury_allocations(self, call: Call) -> None:
         """After ``call``: what the record says is gone is gone."""

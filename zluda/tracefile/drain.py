@@ -22,6 +22,7 @@ from zluda.tracefile import ring
 from zluda.tracefile.completed_call import Completed, Data
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
+from zluda.tracefile.recorded_memory import ENDS
 from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
@@ -52,6 +53,7 @@ class _Signature:
     pieces: list[tuple[int, bool, bool]]  # (size, before, after) of each parameter
     inputs: int  # bytes of `in` pieces in ENTER
     plain: bool  # no pieces and nothing that follows from the call
+    life: str  # the special kind, of calls that begin and end allocations
 
 
 @dataclass(slots=True)
@@ -176,6 +178,9 @@ class Drain:
             if kind == ring.ENTER:
                 signature = self._signatures[function] or self._signature(function)
                 opened[sequence] = _Open(signature, thread, extra - 1 if extra else None, time_ns, body)
+                if signature.life:
+                    word = int.from_bytes(body[:8], "little") if signature.words else 0
+                    self.effects.memory.entered(sequence, signature.life, word)
                 if orphans and orphans.pop(sequence, None) is not None:
                     opened[sequence].written = True
             elif kind == ring.LEAVE:
@@ -275,6 +280,7 @@ class Drain:
             pieces=pieces,
             inputs=sum(size for size, before, _ in pieces if before),
             plain=not (has_pieces or variable or gap or row.get("special")),
+            life=row["special"] if row.get("special") in ENDS else "",
         )
         self._signatures[index] = signature
         self._signature_ids[index] = signature.id

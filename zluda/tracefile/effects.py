@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zluda.tracefile import ring
 from zluda.tracefile.blobs import MAX_BLOB_BYTES
 from zluda.tracefile.completed_call import Completed
-from zluda.tracefile.recorded_memory import RecordedMemory
+from zluda.tracefile.recorded_memory import ENDS, RecordedMemory
 from zluda.tracefile.records import AllocationKind, Direction, Fidelity, ModuleKind
 from zluda.tracefile.writer import LaunchRow, TraceWriter
 
@@ -107,7 +107,8 @@ class Effects:
     def completed(self, call: Completed) -> None:
         """A call returned. Everything that it carried has been read."""
         row = call.row
-        handler = self._handlers.get(row.get("special", ""))
+        special = row.get("special", "")
+        handler = self._handlers.get(special)
         if call.result == 0:
             if handler is not None and not call.flags & ring.LEAVE_DEFERRED:
                 handler(call)
@@ -115,6 +116,8 @@ class Effects:
                 self._alias_module(call)
             if row["effect"] == "effect" and not row["replay"]:
                 self._count_gap(call)
+        if special in ENDS:
+            self.memory.left(call)
         self._payloads(call)
 
     def launch_left_open(self, call: Completed) -> None:

@@ -14,7 +14,7 @@ harmless because memory nobody writes compares equal.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 
 NESTED_LIMIT = 1 << 20
@@ -59,6 +59,12 @@ class LiveSpans:
         base = self._bases[index]
         size, key = self._at[base]
         return key if address - base < size else None
+
+    def overlapping(self, base: int, size: int) -> list[int]:
+        """The keys of the allocations that share bytes with ``[base, base + size)``."""
+        first = max(bisect_right(self._bases, base) - 1, 0)
+        last = bisect_left(self._bases, base + size)
+        return [self._at[one][1] for one in self._bases[first:last] if one + self._at[one][0] > base]
 
     def range_of(self, key: int) -> tuple[int, int]:
         """(base, size in bytes) of a live allocation."""

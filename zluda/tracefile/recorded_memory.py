@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from zluda.tracefile import ring
 from zluda.tracefile.completed_call import Completed
-from zluda.tracefile.reachability import LiveSpans
+from zluda.tracefile.lifetimes import Life, Lifetimes
 from zluda.tracefile.records import PAGE_BYTES, AllocationKind
 from zluda.tracefile.writer import TraceWriter
+
+ENDS = ("allocate", "allocate_pitch", "allocate_managed", "allocate_host", "free")
+"""Special kinds of calls that begin and end the lives of allocations."""
 
 
 class RecordedMemory:
@@ -16,9 +19,8 @@ class RecordedMemory:
 
     def __init__(self, writer: TraceWriter) -> None:
         self._writer = writer
-        self.spans = LiveSpans()
-        self._bases: dict[int, int] = {}  # base address → allocation id
-        self._globals: dict[int, int] = {}  # allocation id of a module's variable → module id
+        self._lives = Lifetimes(writer.close_allocation)
+        self._spans = self._lives.spans
         self.handlers: dict[str, Callable[[Completed], None]] = {
             "copy_h2d": self._copy_from_host,
             "copy_h2d_async": self._copy_from_host,
@@ -29,20 +31,27 @@ class RecordedMemory:
             "allocate_pitch": self._allocate_pitch,
             "allocate_managed": self._allocate_managed,
             "allocate_host": self._allocate_host,
-            "free": self._free,
         }
         """By the special kind of ``driver_api.json``: what a call of that kind means."""
 
-    def restore(self, allocation: int, base: int, size: int, module: int | None) -> None:
+    def restore(self, allocation: int, base: int, size: int, born: int, module: int | None) -> None:
         """An allocation that is in the trace already and alive."""
-        self.spans.add(allocation, base, size)
-        self._bases[base] = allocation
-        if module is not None:
-            self._globals[allocation] = module
+        self._lives.begin(Life(allocation, base, size, born, module))
+
+    def entered(self, sequence: int, special: str, word: int) -> None:
+        """A call of :data:`ENDS` was entered; ``word`` is its first argument."""
+        if special == "free":
+            self._lives.free_entered(sequence, word)
+        else:
+            self._lives.allocation_entered(sequence)
+
+    def left(self, call: Completed) -> None:
+        """A call of :data:`ENDS` returned; what it allocated has been added."""
+        self._lives.left(call.sequence, succeeded=call.result == 0)
 
     def page_changed(self, sequence: int, phase: int, base: int, body: bytes) -> None:
         """A PAGE record: contents before (that is, after the call before) or after a call."""
-        allocation = self._bases.get(base)
+        allocation = self._lives.at(base)
         if allocation is None:
             self._writer.add_gap(sequence, "memory", f"no allocation is known at {base:#x}")
             return
@@ -52,8 +61,8 @@ class RecordedMemory:
 
     def module_unloaded(self, module: int, call: int) -> None:
         """Its variables are gone."""
-        for key in [key for key, owner in self._globals.items() if owner == module]:
-            self._end(key, call)
+        for key in self._lives.variables(module):
+            self._lives.end(key, call)
 
     def _allocate(self, call: Completed) -> None:
         kind = AllocationKind.DEVICE if call.row["base"] == "cuMemAlloc" else AllocationKind.POOL
@@ -82,39 +91,17 @@ class RecordedMemory:
         """Memory that ``call`` made; what lay there before has ended."""
         if not base or not size:
             return
-        self._end_overlapping(base, size, call)
-        key = self._writer.add_allocation(call, base, size, kind, name=name, module=module)
-        self.spans.add(key, base, size)
-        self._bases[base] = key
-        if module is not None:
-            self._globals[key] = module
-
-    def _end_overlapping(self, base: int, size: int, call: int) -> None:
-        """What still lies there is gone without a call: with its context, or by one not understood."""
-        spans = self.spans
-        doomed = {key for key in (spans.find(base), spans.find(base + size - 1)) if key is not None}
-        for key in doomed:
-            self._end(key, call)
-
-    def _end(self, key: int, call: int) -> None:
-        base, _ = self.spans.range_of(key)
-        self.spans.remove(key)
-        self._bases.pop(base, None)
-        self._globals.pop(key, None)
-        self._writer.close_allocation(key, call)
-
-    def _free(self, call: Completed) -> None:
-        key = self._bases.get(call.words[0])
-        if key is not None:
-            self._end(key, call.sequence)
+        born = self._lives.birth(base, size, call)
+        key = self._writer.add_allocation(born, base, size, kind, name=name, module=module)
+        self._lives.begin(Life(key, base, size, born, module))
 
     def _copy_from_host(self, call: Completed) -> None:
         """Host data becomes pages of its destination; where that is not known it stays the call's payload."""
         address, _, size = call.words[:3]
-        key = self.spans.find(address)
+        key = self._spans.find(address)
         if key is None:
             return
-        base, length = self.spans.range_of(key)
+        base, length = self._spans.range_of(key)
         if address + size > base + length:
             return
         for data in [d for d in call.data if d.parameter == 1 and d.direction == ring.DIRECTIONS["in"]]:
@@ -124,11 +111,11 @@ class RecordedMemory:
     def _fill(self, call: Completed) -> None:
         unit = int(call.row["special"].split("_")[1])
         address, value, count = call.words[:3]
-        key = self.spans.find(address)
+        key = self._spans.find(address)
         if key is None:
             self._writer.add_gap(call.sequence, "memory", f"no allocation is known at {address:#x}")
             return
-        base, length = self.spans.range_of(key)
+        base, length = self._spans.range_of(key)
         start, end = address - base, min(address - base + count * unit, length)
         pattern = (value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little") * (PAGE_BYTES // unit)
         while start < end:

@@ -215,7 +215,9 @@ class Launch(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """A range of device memory from ``born`` (the call that made it) to ``died`` (the call that freed it)."""
+    """A range of device memory from ``born`` (the call that made it, or a later one that freed the memory for
+    it) to ``died`` (the call that freed it).
+    """
 
     id: int
     base: int

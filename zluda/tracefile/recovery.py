@@ -70,7 +70,9 @@ class _Restored:
         for function in self._functions:
             effects.restore_function(function.id, function.handle, function.name, function.module)
         for allocation in self._allocations:
-            effects.memory.restore(allocation.id, allocation.base, allocation.size, allocation.module)
+            effects.memory.restore(
+                allocation.id, allocation.base, allocation.size, allocation.born, allocation.module
+            )
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
         drain.orphans = dict(self._open)

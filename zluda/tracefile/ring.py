@@ -21,9 +21,7 @@ is never mistaken for it), then ``head``. x86 keeps stores in order, so what lie
 at any moment, even if the producer is killed at the next instruction; what lies behind it is not looked at.
 
 **Order.** Each call takes its number from the counter in ``control`` when it is entered (``ENTER``) and is
-closed by a record of its own (``LEAVE``), so the recorder never waits for a call that has not returned. Only
-an allocation takes its number when it is done, so that it is higher than that of the call, perhaps another
-thread's, that freed the address before.
+closed by a record of its own (``LEAVE``), so the recorder never waits for a call that has not returned.
 Everything else that belongs to a call (``DATA``, ``PAGE``, …) carries its number. Times are the monotonic
 clock's, taken before the record is committed. What one thread did before another thread's call began was
 committed before that call's time stamp; so a recorder that reads the clock, then the heads, and consumes

@@ -117,7 +117,7 @@ CREATE TABLE allocation (
     kind   TEXT NOT NULL,          -- device, managed, host, global, pool, virtual
     name   TEXT NOT NULL,          -- of a module's variable, else empty
     module INTEGER REFERENCES module(id),
-    born   INTEGER NOT NULL,       -- the call that made it
+    born   INTEGER NOT NULL,       -- the call that made it, or a later one that freed the memory for it
     died   INTEGER                 -- the call that freed it
 ) STRICT;
 

@@ -171,6 +171,41 @@ threads (void)
     pthread_join (thread[i], NULL);
 }
 
+extern volatile int standin_waiting;
+
+static void *
+waiting (void * argument)
+{
+  CUdeviceptr buffer;
+  void * parameters[] = { &buffer };
+
+  CHECK (cuCtxSetCurrent (context));
+  CHECK (cuMemAlloc_v2 (&buffer, 4600)); /* gets what the other thread frees meanwhile */
+  usleep (20000);
+  standin_waiting = 0;
+  run (kernel ("count"), 9, parameters);
+  return NULL;
+}
+
+/* An allocation that is entered before the call that frees its memory. */
+static void
+reuse (void)
+{
+  pthread_t thread;
+  CUdeviceptr buffer;
+  void * parameters[] = { &buffer }, * function;
+
+  setup ();
+  function = kernel ("count");
+  CHECK (cuMemAlloc_v2 (&buffer, 4608));
+  pthread_create (&thread, NULL, waiting, NULL);
+  while (!standin_waiting)
+    usleep (1000);
+  run (function, 5, parameters);
+  CHECK (cuMemFree_v2 (buffer));
+  pthread_join (thread, NULL);
+}
+
 static pthread_barrier_t together;
 static void * first;
 
@@ -360,6 +395,8 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "status")) { setup (); return 7; }
   else if (!strcmp (scene, "_exit")) { saxpy (); _exit (3); }
   else if (!strcmp (scene, "crash")) { setup (); run (kernel ("crash"), 1, NULL); }
+  else if (!strcmp (scene, "crash_in_allocation")) { CUdeviceptr p; setup (); cuMemAlloc_v2 (&p, 0xdead); }
+  else if (!strcmp (scene, "reuse")) reuse ();
   else if (!strcmp (scene, "kill")) { saxpy (); kill (getpid (), SIGKILL); }
   else if (!strcmp (scene, "abort")) { saxpy (); abort (); }
   else if (!strcmp (scene, "wait")) { saxpy (); puts ("ready"); fflush (stdout); pause (); }

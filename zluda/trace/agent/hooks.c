@@ -91,21 +91,6 @@ write_variable (struct call * call, u64 time, u32 direction)
   }
 }
 
-static void
-number (struct call * call)
-{
-  call->start = call->end = now ();
-  call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
-}
-
-/* An allocation takes its number when it is done: it may get the address of memory that another thread freed while
- * it was under way, and the number of that call has to be the lower one. */
-static int
-is_allocation (const struct function * function)
-{
-  return function->special >= SPECIAL_ALLOCATE && function->special <= SPECIAL_ALLOCATE_HOST;
-}
-
 void
 enter (GumInvocationContext * context)
 {
@@ -143,12 +128,8 @@ enter (GumInvocationContext * context)
   call->stream = function->stream != 0xff ? call->word[function->stream] : 0;
 
   call->parent = self->current;
-  if (is_allocation (function))
-  {
-    self->busy = 0;
-    return;
-  }
-  number (call);
+  call->start = call->end = now ();
+  call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
   self->current = call->sequence + 1;
 
   if (function->special >= SPECIAL_LAUNCH && function->special <= SPECIAL_LAUNCH_COOPERATIVE)
@@ -226,11 +207,6 @@ leave (GumInvocationContext * context)
   self = call->thread;
   self->busy = 1;
   result = context->cpu_context->rax & 0xffffffff;
-  if (is_allocation (call->function))
-  {
-    number (call);
-    write_enter (call);
-  }
   call->end = now ();
   if (result == 0)
   {
