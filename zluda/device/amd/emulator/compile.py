@@ -8,6 +8,8 @@ import itertools
 import string
 from typing import Any
 
+from zluda.compiler.cache import remember
+from zluda.compiler.cache.key import host_key
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, target_machine
 from zluda.device.amd.emulator import state
 from zluda.errors import Error
@@ -28,7 +30,9 @@ class HostCode:
     def __init__(self, text: str, export: str, *, level: int = 2) -> None:
         import llvmlite.binding as llvm
 
-        builder = llvm.JITLibraryBuilder().add_object_img(_emit(text, level)).add_current_process()
+        key = host_key("emulator", [text, str(level)])
+        code = remember(key, lambda: _emit(text, level), label=f"emulator {export}")
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         builder.export_symbol(export)
         self._library = builder.link(_linker(), f"zluda-amd-{next(_serial)}")
         self.address: int = self._library[export]

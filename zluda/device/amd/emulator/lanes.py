@@ -92,7 +92,8 @@ def _vector(wave: Wave, instruction: Instruction, position: int) -> Value:
     """A source in all lanes."""
     operand = instruction.operands[position]
     return wave.b.splat(
-        Source(wave, instruction, operand, position - 1, context=wave.vector).u32.value, wave.lanes
+        Source(wave, instruction, operand, position - 1, context=wave.vector, whole=True).u32.value,
+        wave.lanes,
     )
 
 
@@ -121,7 +122,7 @@ def _readlane(wave: Wave, instruction: Instruction) -> list[Write]:
 def _writelane(wave: Wave, instruction: Instruction) -> list[Write]:
     destination, value, lane = instruction.operands
     index = wave.b.and_(_scalar(wave, lane), wave.lanes - 1)
-    result = wave.b.insert(wave.vgpr(destination.index), _scalar(wave, value), index)
+    result = wave.b.insert(wave.whole_vgpr(destination.index), _scalar(wave, value), index)
     return [lambda: wave.set_all_lanes(destination.index, result)]
 
 
@@ -183,8 +184,7 @@ def _permlane64(wave: Wave, instruction: Instruction) -> list[Write]:
 def indexed_vgpr(wave: Wave, index: int, offset: Value) -> Value:
     """The address of vector register ``index + offset``; all registers are in memory then."""
     b = wave.b
-    wave.flush()
-    wave.forget()
+    wave.cut(indexed=True)
     registers = b.add(b.zext(offset, "i64"), index)
     return b.gep(S, b.add(b.mul(registers, 4 * wave.lanes), state.VGPRS))
 

@@ -110,9 +110,10 @@ def _bpermute(wave: Wave, instruction: Instruction) -> None:
     destination, address, data = instruction.operands
     start = b.add(wave.vgpr(address.index), instruction.number("offset"))
     lane = b.and_(b.lshr(start, 2), wave.lanes - 1)
-    value = wave.vgpr(data.index)
-    if "fi" not in instruction.mnemonic:
-        value = b.select(wave.exec_lanes(), value, 0)
+    if "fi" in instruction.mnemonic:  # fetches inactive lanes too
+        value = wave.whole_vgpr(data.index)
+    else:
+        value = b.select(wave.exec_lanes(), wave.vgpr(data.index), 0)
     wave.set_vgpr(destination.index, lanes.gather_lanes(wave, value, lane))
 
 

@@ -17,6 +17,7 @@ from zluda.compiler.ir import Builder, Module, Value, constant
 from zluda.device.amd.emulator import access, lds, memory, scalar, state, vector
 from zluda.device.amd.emulator.decode import Graph, branch_target, decode
 from zluda.device.amd.emulator.instruction import VCC, Instruction
+from zluda.device.amd.emulator.liveness import Segment, drop_dead_stores
 from zluda.device.amd.emulator.values import FloatMode
 from zluda.device.amd.emulator.wave import B, S, Wave
 
@@ -67,6 +68,7 @@ class _Lifter:
         self.b: Builder = self.wave.b
         self.modes = {kernel.address: kernel.descriptor.float_mode}
         self.work = [kernel.address]
+        self.at: dict[int, Segment] = {}
         self.indexed = any(
             i.mnemonic.startswith(("v_movrel", "s_set_gpr_idx")) for i in graph.instructions.values()
         )
@@ -90,6 +92,7 @@ class _Lifter:
             if leader not in done:
                 done.add(leader)
                 self._block(leader)
+        drop_dead_stores(b.lines, self.wave.segments, self.at, self.graph.resumable)
         targets = sorted(self.graph.resumable & done)
         arms = " ".join(f"i64 {t}, label %{_label(t)}" for t in targets)
         b.lines[switch] = f"switch {pc.typed}, label %bad [ {arms} ]"
@@ -103,7 +106,7 @@ class _Lifter:
         wave, b = self.wave, self.b
         b.label(_label(leader))
         wave.mode.bits = self.modes[leader]
-        wave.forget()
+        self.at[leader] = wave.enter()
         wave.vgpr_index = None
         body = self._instructions(leader)
         if self.count:
@@ -114,8 +117,7 @@ class _Lifter:
                 return
             self._straight(instruction)
             if number % _SPAN == 0:
-                wave.flush()
-                wave.forget()
+                wave.cut()
         self._goto(body[-1].next, body[-1].offset)
 
     def _instructions(self, leader: int) -> list[Instruction]:
@@ -164,6 +166,7 @@ class _Lifter:
         if known != self.wave.mode.bits:
             raise self.wave.unsupported(f"MODE {known:#x} or {self.wave.mode.bits:#x}, depending on the way")
         self.work.append(target)
+        self.wave.segment.targets.add(target)
         return _label(target)
 
     def _goto(self, target: int, source: int) -> None:
@@ -253,6 +256,7 @@ class _Lifter:
         for function in self.graph.functions:
             self._reach(function)
         wave.flush()
+        wave.segment.anywhere = True
         b.store(b.sub(target, wave.code_base()), b.gep(S, state.PC), align=8)
         b.branch("dispatch")
 

@@ -43,6 +43,7 @@ class Mapping:
     """Anonymous memory, zero at first. ``address`` is its start; freed with the object."""
 
     def __init__(self, size: int, address: int | None = None) -> None:
+        self.size = 0  # until there is something to unmap
         place = _map(size, address)
         if place is None:
             reason = os.strerror(ctypes.get_errno())

@@ -179,8 +179,8 @@ def _movrel(wave: Wave, instruction: Instruction) -> None:
     destination, source = instruction.operands
     relative = destination if "movreld" in instruction.mnemonic else source
     offset, value = wave.sgpr(M0), wave.scalar_operand(source, element)
-    wave.flush()
-    wave.forget()
+    wave.cut(indexed=True)
+    wave.known.clear()
     address = b.gep(S, b.zext(b.add(offset, relative.index), "i64"), "i32")
     if relative is destination:
         b.store(value, address, align=4)

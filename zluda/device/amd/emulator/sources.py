@@ -31,9 +31,11 @@ class Source:
         permute: Lanewise | None = None,
         half: int | None = None,
         saturate: bool = False,
+        whole: bool = False,
     ) -> None:
         self._wave, self._instruction, self._operand, self._position = wave, instruction, operand, position
         self._context, self._permute, self._half, self._saturate = context, permute, half, saturate
+        self._whole = whole or permute is not None  # inactive lanes are read too
 
     # --- raw bits --------------------------------------------------------------------------------------
 
@@ -46,9 +48,9 @@ class Source:
             if self._permute is None:
                 return wave.vgpr_pair(operand.index)
             b = wave.b
-            low, high = (self._permute(wave.vgpr(operand.index + i)) for i in (0, 1))
+            low, high = (self._permute(wave.whole_vgpr(operand.index + i)) for i in (0, 1))
             return b.or_(b.zext(low, "i64"), b.shl(b.zext(high, "i64"), 32))
-        value = wave.vgpr(operand.index)
+        value = wave.whole_vgpr(operand.index) if self._whole else wave.vgpr(operand.index)
         return self._permute(value) if self._permute is not None else value
 
     def _selected(self) -> Value | None:

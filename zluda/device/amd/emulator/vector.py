@@ -167,7 +167,7 @@ class _Evaluation:
     def _write_register(self, operand: Operand, bits: Value) -> None:
         wave, b = self.wave, self.wave.b
         if operand.kind == "s":  # v_s_rcp_f32 and its like
-            wave.set_sgpr(operand.index, b.extract(bits, 0))
+            wave.set_sgpr(operand.index, b.zext(b.extract(bits, 0), "i32"))
             return
         selection = self.instruction.modifiers.get("dst_sel", "DWORD")
         if isinstance(selection, str) and selection != "DWORD":
