@@ -52,12 +52,13 @@ class Module:
     """One LLVM module's text. Everything is keyed by name and written once.
 
     ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
-    attributes of helper functions.
+    attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
     """
 
     stack: str = "ptr"
     tables: str = "ptr"
     helpers: str = "noinline nounwind"
+    approximate: Approximate | None = None
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
@@ -113,6 +114,13 @@ class Module:
         parts += [text for name, text in self.declarations.items() if name not in self.functions]
         return "\n".join(parts) + "\n"
 
+
+Approximate = Callable[["Builder", str, list[Value]], Value]
+"""Computes one element of an approximate instruction, by its name in ``numerics.bounds.BOUNDS``.
+
+Operands and result are ``float``, for f64 its bits (``i64``). 16-bit operands are widened to ``float``; their
+results are ``half``, or a bf16's bits (``i16``).
+"""
 
 _FOLDS: dict[str, Callable[[int, int, int], int]] = {
     "add": lambda x, y, w: x + y,
