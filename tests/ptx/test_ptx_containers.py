@@ -16,15 +16,17 @@ from zluda.ptx.containers import (
     KIND_ELF,
     KIND_PTX,
     Container,
+    best_cubin,
     best_ptx,
-    elf_sections,
     entries_of,
     fatbin_entries,
     fatbin_size,
     identify,
     ptx_from,
 )
+from zluda.ptx.elf import cubin_variables, sections_with_bytes
 
+CUBIN = (Path(__file__).parent / "data" / "variables_sm90.cubin").read_bytes()
 REAL = (Path(__file__).parent / "data" / "nvcc_sm75_sm90.fatbin").read_bytes()
 
 
@@ -72,7 +74,7 @@ def test_executables_hold_several_fatbins() -> None:
     first, second = fatbin(Entry(ptx(75, "a"), 75)), fatbin(Entry(ptx(90, "b"), 90, compression="zstd"))
     data = elf({".text": b"code", ".nv_fatbin": first + bytes(16) + second, "__nv_relfatbin": fatbin()})
     assert [parse_module(image.text).kernel_names for image in ptx_from(data)] == [("a",), ("b",)]
-    assert {name for name, _, _ in elf_sections(data)} == {
+    assert {section.name for section in sections_with_bytes(data)} == {
         ".text",
         ".nv_fatbin",
         "__nv_relfatbin",
@@ -161,3 +163,42 @@ def test_damage_ends_in_a_list_or_a_ptx_error(data: st.DataObject) -> None:
     except PtxError:
         return
     assert isinstance(images, list)
+
+
+def test_variables_of_a_cubin() -> None:
+    """Whatever their binding; not shared memory, nor what is only declared."""
+    names = cubin_variables(CUBIN)
+    assert names == ["table", "counter", "hidden", "factors", "managed", "$str"]
+    (native,) = (entry.payload() for entry in entries_of(REAL) if entry.kind == KIND_ELF)
+    assert cubin_variables(native) == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch"), [(75, None), (80, 80), (86, 80), (89, 80), (90, 90), (100, 100), (103, None)]
+)
+def test_the_machine_code_that_a_device_would_run(capability: int, arch: int | None) -> None:
+    plain = [Entry(b"\x7fELF %03d" % one, one, kind=KIND_ELF, compression="zstd") for one in (80, 90)]
+    specific = Entry(b"\x7fELF 100", 100, kind=KIND_ELF, flags=0x100011)
+    found = best_cubin(fatbin(*plain, specific), capability)
+    assert found == (None if arch is None else b"\x7fELF %03d" % arch)
+    assert best_cubin(CUBIN, capability) == CUBIN
+
+
+@pytest.mark.parametrize("where", [58, 60, 62])  # e_shentsize, e_shnum, e_shstrndx
+def test_a_damaged_section_table_is_an_error(where: int) -> None:
+    damaged = bytearray(CUBIN)
+    struct.pack_into("<H", damaged, where, 1 if where == 58 else 0xFFFF)
+    with pytest.raises(PtxError, match="ELF file truncated"):
+        cubin_variables(bytes(damaged))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(64, len(CUBIN) - 1), st.integers(0, 255))
+def test_a_damaged_cubin_gives_names_or_an_error(where: int, value: int) -> None:
+    damaged = bytearray(CUBIN)
+    damaged[where] = value
+    try:
+        names = cubin_variables(bytes(damaged))
+    except PtxError:
+        return
+    assert all(isinstance(name, str) for name in names)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zluda.errors import PtxError
+from zluda.ptx import elf
 from zluda.ptx.parse import decode
 
 FATBIN_MAGIC = 0xBA55ED50
@@ -29,8 +30,6 @@ MAX_DECOMPRESSED = 1 << 28
 
 _FATBIN_HEADER = struct.Struct("<IHHQ")
 _ENTRY_HEADER = struct.Struct("<HHIQI I HHI II QQQ".replace(" ", ""))
-_ELF_MAGIC = b"\x7fELF"
-_EM_CUDA = 190
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 
@@ -95,9 +94,9 @@ class PtxImage:
 
 def identify(data: bytes) -> Container:
     """What the bytes are, by their first ones."""
-    if data[:4] == _ELF_MAGIC:
+    if data[:4] == elf.MAGIC:
         machine = struct.unpack_from("<H", data, 18)[0] if len(data) >= 20 else 0
-        return Container.CUBIN if machine == _EM_CUDA else Container.ELF
+        return Container.CUBIN if machine == elf.EM_CUDA else Container.ELF
     if len(data) >= 4 and struct.unpack_from("<I", data)[0] == FATBIN_MAGIC:
         return Container.FATBIN
     if b".version" in data[:65536] and b"\0" not in data[:64]:
@@ -193,33 +192,11 @@ def _checked(data: bytes, size: int) -> bytes:
 # --- ELF -------------------------------------------------------------------------------------------
 
 
-def elf_sections(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """(name, file offset, size) of each section of a 64-bit little-endian ELF file."""
-    if data[4:6] != b"\x02\x01" or len(data) < 64:
-        raise PtxError("ELF file is truncated or not 64-bit little-endian")
-    table = struct.unpack_from("<Q", data, 40)[0]
-    entry_size, count, names = struct.unpack_from("<HHH", data, 58)
-    if not count:
-        return
-    if entry_size < 64 or names >= count or table + entry_size * count > len(data):
-        raise PtxError(f"ELF file truncated: section table at byte {table} lies outside {len(data)} bytes")
-    headers = [struct.unpack_from("<IIQQQQ", data, table + i * entry_size) for i in range(count)]
-    strings_at, strings_size = headers[names][4], headers[names][5]
-    strings = data[strings_at : strings_at + strings_size]
-    for name_at, kind, _, _, offset, size in headers:
-        name = strings[name_at : strings.find(b"\0", name_at)].decode("ascii", "replace")
-        if kind == 8 or not size:  # SHT_NOBITS has no bytes in the file
-            continue
-        if offset + size > len(data):
-            raise PtxError(f"ELF file truncated: section {name} ends at byte {offset + size} of {len(data)}")
-        yield name, offset, size
-
-
 def fatbins_in_elf(data: bytes) -> Iterator[bytes]:
     """Each fatbin of an executable, library or object file, in the order of the file."""
-    for name, offset, size in elf_sections(data):
-        if name in _FATBIN_SECTIONS:
-            yield from _fatbins_in_section(data[offset : offset + size])
+    for section in elf.sections_with_bytes(data):
+        if section.name in _FATBIN_SECTIONS:
+            yield from _fatbins_in_section(data[section.offset : section.offset + section.size])
 
 
 def _fatbins_in_section(section: bytes) -> Iterator[bytes]:
@@ -286,3 +263,23 @@ def best_ptx(data: bytes, compute_capability: int) -> PtxImage | None:
         if (image.arch <= compute_capability if image.portable else image.arch == compute_capability)
     ]
     return max(usable, key=lambda image: (image.arch, image.portable, image.ptx_version), default=None)
+
+
+def best_cubin(data: bytes, compute_capability: int) -> bytes | None:
+    """The machine code a device of this compute capability (90 for 9.0) would run; None when there is none.
+
+    That is the newest of its major architecture not above it; code specific to one architecture (``sm_90a``)
+    only on that one. Raises :class:`PtxError` for a corrupt container.
+    """
+    if identify(data) is Container.CUBIN:
+        return data
+    usable = [
+        entry
+        for entry in entries_of(data)
+        if entry.kind == KIND_ELF
+        and entry.arch // 10 == compute_capability // 10
+        and entry.arch <= compute_capability
+        and (entry.arch == compute_capability or not entry.flags & FLAG_ARCH_SPECIFIC)
+    ]
+    best = max(usable, key=lambda entry: (entry.arch, entry.flags & FLAG_ARCH_SPECIFIC), default=None)
+    return None if best is None else best.payload()

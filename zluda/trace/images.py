@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zluda.errors import Error
 from zluda.ptx import containers, parse_module
+from zluda.ptx.elf import cubin_variables
 from zluda.tracefile import Fidelity, ModuleKind
 from zluda.tracefile.effects import FoundImage, ModuleContents
 
@@ -17,7 +18,8 @@ _KINDS = {
 
 
 def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
-    """The PTX that a device of this compute capability (90 for 9.0) would be given, and its variables.
+    """The PTX that a device of this compute capability (90 for 9.0) would be given, and its variables; those
+    of the machine code where there is no PTX.
 
     ``pieces`` are the images of one load, several where a wrapper pointed to several fat binaries. A damaged
     image is no error here: it is recorded as it is, and ``problem`` says what is wrong with it.
@@ -35,7 +37,7 @@ def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
 
 def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleContents) -> None:
     kind = containers.identify(piece)
-    if kind in (containers.Container.UNKNOWN, containers.Container.CUBIN):
+    if kind is containers.Container.UNKNOWN:
         return
     if kind is containers.Container.PTX:
         contents.fidelity = Fidelity.SAME_PTX
@@ -43,6 +45,8 @@ def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleCon
         return
     image = containers.best_ptx(piece, capability)
     if image is None:
+        cubin = containers.best_cubin(piece, capability)
+        contents.globals += cubin_variables(cubin) if cubin is not None else []
         return
     text = image.text.encode()
     origin = f"fat binary {ordinal}, PTX {image.ptx_version[0]}.{image.ptx_version[1]}"

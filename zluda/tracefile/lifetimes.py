@@ -3,8 +3,8 @@
 Calls are numbered as they are entered. An allocation that takes long may be entered before the call, another
 thread's, that frees the very memory which it gets; by their numbers the two would live at one place together,
 and what was done with the first until it was freed would seem done with the second. So a life begins with the
-call that made the memory *or*, if that is later, with the one that freed it. And a free is told which allocation
-it means when it is entered: when it returns, the address may be another's already.
+call that made the memory *or*, if that is later, with the one that freed it. And what a free means is settled
+when it is entered: when it returns, the address may be another's already.
 """
 
 from __future__ import annotations
