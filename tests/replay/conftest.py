@@ -19,9 +19,7 @@ def sessions(
     def use(kernels: Mapping[str, PythonKernel]) -> list[PythonSession]:
         started: list[PythonSession] = []
 
-        def start(
-            device: str, plan: object, *, numerics: str | None, time_limit: float | None
-        ) -> PythonSession:
+        def start(device: str, plan: object, **options: object) -> PythonSession:
             started.append(PythonSession(kernels))
             return started[-1]
 

@@ -78,10 +78,19 @@ def _replay(
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
     from zluda.replay.session import Session
+    from zluda.runner.cache import file_scope
 
     plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx"))
     with ExitStack() as stack:
-        session = stack.enter_context(Session(device, plan, numerics=numerics, time_limit=time_limit))
+        session = stack.enter_context(
+            Session(
+                device,
+                plan,
+                numerics=numerics,
+                time_limit=time_limit,
+                cache_scope=file_scope(trace.path),
+            )
+        )
         # Imported while the runner starts.
         from zluda.diff.results import ReplayResult
         from zluda.replay.output import ReplayWriter

@@ -17,9 +17,15 @@ class Session:
     """
 
     def __init__(
-        self, device: str, plan: AddressPlan, *, numerics: str | None, time_limit: float | None
+        self,
+        device: str,
+        plan: AddressPlan,
+        *,
+        numerics: str | None,
+        time_limit: float | None,
+        cache_scope: str = "",
     ) -> None:
-        self._device, self._plan = device, plan
+        self._device, self._plan, self._cache_scope = device, plan, cache_scope
         self._numerics, self._time_limit = numerics, time_limit
         self._runner: runner.Runner | None = None
         self._failure: BaseException | None = None
@@ -37,6 +43,7 @@ class Session:
                 reservations=self._plan.reservations,
                 numerics=self._numerics,
                 time_limit=self._time_limit,
+                cache_scope=self._cache_scope,
             )
         except BaseException as error:  # raised again by whoever needs the runner
             self._failure = error

@@ -175,11 +175,15 @@ class Channel:
             raise ChannelError(f"a setup of {length} bytes")
         return self._memory[COMMAND_BULK : COMMAND_BULK + length]
 
-    def send(self, sequence: int, message: object) -> None:
-        """Send one message: nested lists, dicts, integers, floats, strings, bytes and memoryviews."""
+    def send(self, sequence: int, message: object, *, keep: bool = False) -> None:
+        """Send one message: nested lists, dicts, integers, floats, strings, bytes and memoryviews.
+
+        ``keep`` leaves what was sent before in the bulk area: the other side is still at it.
+        """
         import msgpack
 
-        self._bulk_out.reset()
+        if not keep:
+            self._bulk_out.reset()
         try:
             body = msgpack.packb(self._split(message))
         except (OverflowError, ValueError, TypeError) as error:

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
+from zluda.compiler import cache
 from zluda.device import names
 from zluda.device.base import Device
 from zluda.device.cpu import CpuDevice, Memory
@@ -65,7 +66,9 @@ def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
             importlib.import_module(module.name)
     for late in _LATE:
         importlib.import_module(late)
-    _warm_up(TranslatedDriver(make(name, memory)))
+    device = make(name, memory)
+    with cache.using(None):  # what is found there would not be compiled
+        _warm_up(TranslatedDriver(device))
     return TranslatedDriver(make(name, memory))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from zluda.errors import DeviceError, Error
 from zluda.runner import confine
 from zluda.runner.channel import Channel
+from zluda.runner.far_cache import FarCache
 from zluda.runner.spawn import ADDR_NO_RANDOMIZE, personality
 
 ATTEMPTS = 8  # executions until the wanted addresses are free
@@ -52,19 +53,20 @@ def main(words: list[str]) -> int:
     confine.die_with_parent(arguments.parent)
     channel = Channel(arguments.channel, near=False)
     setup = json.loads(channel.setup())
+    kernels = FarCache(channel, arguments.bell, arguments.near_bell)
     try:
-        driver, ready = _set_up(arguments, setup)
+        driver, ready = _set_up(arguments, setup, kernels)
     except Error as error:
         from zluda.runner.messages import encode_error
 
         _reply(channel, arguments, READY, (False, encode_error(error)))
         return 1
     _reply(channel, arguments, READY, (True, ready))
-    _serve(channel, arguments, driver)
+    _serve(channel, arguments, driver, kernels)
     return 0
 
 
-def _set_up(arguments: Arguments, setup: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _set_up(arguments: Arguments, setup: dict[str, Any], kernels: FarCache) -> tuple[Any, dict[str, Any]]:
     ready: dict[str, Any] = {"ranges": [], "confinement": []}
     memory = _map_memory(arguments, setup) if setup["shared_memory"] else None
     for needed in ("msgpack", "zluda.runner.messages"):  # no module can be imported once confined
@@ -74,6 +76,9 @@ def _set_up(arguments: Arguments, setup: dict[str, Any]) -> tuple[Any, dict[str,
     if memory is not None:
         ready["ranges"] = [(r.start, r.size, r.file_offset) for r in memory.ranges]
     if setup["confined"]:
+        cache = importlib.import_module("zluda.compiler.cache")
+        cache.use(kernels if setup["cache"] else None)
+        cache.prepare()
         confine.limit(setup["memory_limit"])
         confine.forbid()
         ready["confinement"] = ["memory", "system calls"]
@@ -103,7 +108,7 @@ def _execute_again(arguments: Arguments) -> None:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "zluda.runner", *words])
 
 
-def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
+def _serve(channel: Channel, arguments: Arguments, driver: Any, kernels: FarCache) -> None:
     from zluda.runner.messages import COMMANDS, encode_error
 
     while True:
@@ -113,6 +118,7 @@ def _serve(channel: Channel, arguments: Arguments, driver: Any) -> None:
         if received is None:
             continue
         sequence, (index, positional, named) = received
+        kernels.sequence = sequence
         try:
             reply: tuple[bool, Any] = (True, getattr(driver, COMMANDS[index])(*positional, **named))
         except Error as error:

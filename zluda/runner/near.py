@@ -11,10 +11,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, cast
 
+from zluda import config
+from zluda.compiler.cache import open_store
 from zluda.device.names import check_options, kind, resolve
 from zluda.driver import Driver
 from zluda.errors import DeviceError
 from zluda.runner import channel as channels
+from zluda.runner.cache import NearCache
 from zluda.runner.channel import Channel
 from zluda.runner.errors import RunnerDied
 from zluda.runner.memory import DeviceMemory
@@ -85,25 +88,30 @@ def start(
     untrusted: bool = False,
     memory_limit: int | None = None,
     time_limit: float | None = None,
+    cache_scope: str = "",
 ) -> Runner:
     """Start a runner over ``device`` (``"cpu"``, ``"gfx1030"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
-    command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. Raises DeviceError where
-    the device is not there or an address cannot be had, RunnerDied where the process ends before it is ready.
+    command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
+    whose a confined runner's compiled kernels are (``cache.py``); empty: they are not kept. Raises
+    DeviceError where the device is not there or an address cannot be had, RunnerDied where the process ends
+    before it is ready.
     """
     if sys.platform != "linux":
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
     check_options(device, numerics=numerics, check="none", contract="auto")
     factory, confined = FACTORIES[kind(device)]
+    store = open_store() if confined and config.load().cache_policy != "off" else None
     setup = {
         "device": device,
         "factory": factory,
         "confined": confined,
         "shared_memory": confined,
         "numerics": numerics,
+        "cache": store is not None,
         "reservations": merged(reservations),
         "memory_limit": _positive("memory_limit", memory_limit, _LIMITS[untrusted][0]),
     }
@@ -126,6 +134,7 @@ def start(
             far_bell=far_bell,
             output=output,
             time_limit=_START_SECONDS,
+            cache=NearCache(store, cache_scope) if store is not None else None,
         )
         undo.pop_all()  # from here on the link and the memory own them
         for fd in (channel_fd, far_reads, far_writes):  # the runner has its own

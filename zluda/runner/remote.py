@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from zluda.driver import ENTRIES, ParameterSlot
 from zluda.driver.base import Bytes
+from zluda.runner.cache import NearCache
 from zluda.runner.channel import Channel, ChannelError
 from zluda.runner.errors import RunnerDied
 from zluda.runner.messages import INDEX, decode_error
@@ -45,7 +46,9 @@ class Link:
         far_bell: int,
         output: int,
         time_limit: float,
+        cache: NearCache | None = None,
     ) -> None:
+        self._cache = cache
         self.process, self._channel, self.time_limit = process, channel, time_limit
         self._bell, self._far_bell, self._output = bell, far_bell, output
         self._pidfd = os.pidfd_open(process.pid)
@@ -74,7 +77,7 @@ class Link:
             self._wait(deadline, command, kernel)
             try:
                 received = self._channel.receive()
-                if received is not None:
+                if received is not None and not self._answered(received, sequence):
                     return self._value(received, sequence)
             except ChannelError as error:
                 self.kill()
@@ -109,6 +112,17 @@ class Link:
         except subprocess.TimeoutExpired:
             self.kill()
             return self.process.wait()
+
+    def _answered(self, received: tuple[int, Any], sequence: int) -> bool:
+        """Whether this was no reply but a question to the kernel cache; it is answered then."""
+        asked, message = received
+        if asked != sequence or not isinstance(message, tuple) or len(message) != 2 or message[0] is not None:
+            return False
+        answer = self._cache.answer(message[1]) if self._cache is not None else None
+        self._channel.send(sequence, answer, keep=True)  # the command's own bulk data is still in use
+        with suppress(BrokenPipeError):
+            os.write(self._far_bell, b"\0")
+        return True
 
     @staticmethod
     def _value(received: tuple[int, Any], sequence: int) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda import config
-from zluda.compiler import compile_kernel
+from zluda.compiler import cache, compile_kernel
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.memory import REFUSAL
 from zluda.compiler.amd.targets import Target
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.target import CompiledKernel, Refusal
+from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel, KernelParameter
 from zluda.device.cpu.memory import Memory
@@ -119,6 +120,8 @@ class AmdDevice:
         threads: int | None = None,
         wave_size: int = 0,
     ) -> None:
+        cache.prepare()
+        scheduler()
         self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads)
         self.name, self.memory = name, self.emulator.memory
         self._cell: int | None = None
