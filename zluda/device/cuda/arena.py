@@ -6,12 +6,12 @@ reserved and backed once and allocations are claimed inside them.
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zluda.device.claims import Claims, union
 from zluda.device.cuda.libcuda import LibCuda
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError
@@ -45,45 +45,30 @@ class Arena:
         self._library, self._device = library, device
         self._reserved: list[tuple[int, int]] = []
         self._ranges: list[Range] = []
-        self._starts: list[int] = []  # of live allocations, sorted
-        self._sizes: dict[int, int] = {}
+        self._claims = Claims()
         self._reserve_around(reservations)
         try:
             for start, size in reservations:
                 self._ranges.append(self._back(start, size))
+                self._claims.add_range(start, size)
         except BaseException:
             self.close()
             raise
 
     def claim(self, address: int, size: int) -> int:
         """Take ``size`` bytes at ``address``; CudaError (out of memory) where they are not free and ours."""
-        end = address + size
-        if not any(r.start <= address and end <= r.start + r.size for r in self._ranges):
-            raise self._refused(address, size, "in no reserved range")
-        at = bisect.bisect_right(self._starts, address)
-        before = self._starts[at - 1] if at else None
-        after = self._starts[at] if at < len(self._starts) else None
-        overlaps = before is not None and before + self._sizes[before] > address
-        if overlaps or (after is not None and after < end):
-            raise self._refused(address, size, "taken")
-        self._starts.insert(at, address)
-        self._sizes[address] = size
+        why_not = self._claims.claim(address, size)
+        if why_not is not None:
+            raise CudaError("CUDA_ERROR_OUT_OF_MEMORY", "cuMemAlloc", why_not)
         return address
 
     def give_back(self, address: int) -> bool:
         """Free an allocation; false where it is none of the arena's."""
-        if address not in self._sizes:
-            return False
-        del self._sizes[address]
-        self._starts.remove(address)
-        return True
+        return self._claims.give_back(address)
 
     def holding(self, address: int) -> tuple[int, int] | None:
         """Start and size of the allocation that holds ``address``."""
-        at = bisect.bisect_right(self._starts, address) - 1
-        if at < 0 or address >= self._starts[at] + self._sizes[self._starts[at]]:
-            return None
-        return self._starts[at], self._sizes[self._starts[at]]
+        return self._claims.holding(address)
 
     def close(self) -> None:
         """Unmap and release everything."""
@@ -91,8 +76,7 @@ class Arena:
             self._library.call("cuMemUnmap", r.start, r.size)
             self._library.call("cuMemRelease", r.memory)
         self._ranges.clear()
-        self._starts.clear()
-        self._sizes.clear()
+        self._claims.clear()
         self._free_reserved()
 
     def _reserve_around(self, reservations: Sequence[tuple[int, int]]) -> None:
@@ -137,18 +121,3 @@ class Arena:
             self._ranges.append(found)  # for close() to undo
             raise
         return found
-
-    def _refused(self, address: int, size: int, why: str) -> CudaError:
-        return CudaError("CUDA_ERROR_OUT_OF_MEMORY", "cuMemAlloc", f"{address:#x}+{size:#x} is {why}")
-
-
-def union(ranges: Sequence[tuple[int, int]], step: int) -> list[tuple[int, int]]:
-    """The union of (address, size) ranges, rounded outwards to ``step``: sorted and disjoint."""
-    result: list[tuple[int, int]] = []
-    for start, size in sorted(ranges):
-        first, last = start // step * step, -(-(start + size) // step) * step
-        if result and first <= sum(result[-1]):
-            before, length = result.pop()
-            first, last = before, max(last, before + length)
-        result.append((first, last - first))
-    return result
