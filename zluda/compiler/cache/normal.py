@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zluda.compiler.unit import named, symbols_in
 from zluda.ptx.module import (
     Address,
     BranchTargets,
@@ -44,23 +45,23 @@ def normal_form(unit: Unit) -> Iterator[str]:
     functions = (unit.kernel, *unit.functions.values())
     for function in functions:
         yield from _Function(function).lines()
-    for name in _outside(unit, functions):
+    for name in dict.fromkeys(n for f in functions for _, n in named(f) if n not in f.variables):
         variable = unit.module.variables.get(name)
         if variable is not None:
             yield repr(("variable", name, *_variable(variable)))
         if name in unit.module.function_names:
-            # A function's handle is in the code wherever its address is taken (compiler/layout.py).
-            yield repr(("function", name, unit.handle(name), _signature(unit.module.function(name))))
+            yield repr(("function", name, _signature(unit.module.function(name))))
+    # A function's handle is in the code wherever its address is taken (compiler/layout.py).
+    taken = dict.fromkeys(n for f in functions for n in _taken(f, unit))
+    yield repr([(name, unit.handle(name)) for name in (*unit.candidates, *taken)])
 
 
-def _outside(unit: Unit, functions: tuple[Function, ...]) -> list[str]:
-    """Names of the module's own that the unit uses, in order."""
-    from zluda.compiler.unit import named
-
-    found = dict.fromkeys(unit.candidates)
-    for function in functions:
-        found |= dict.fromkeys(n for _, n in named(function) if n not in function.variables)
-    return list(found)
+def _taken(function: Function, unit: Unit) -> Iterator[str]:
+    """Functions that instructions name other than as what they call."""
+    for instruction in function.instructions:
+        for operand in instruction.operands:
+            if instruction.opcode != "call" or not isinstance(operand, Symbol):
+                yield from (n for n in symbols_in(operand) if n in unit.module.function_names)
 
 
 def _variable(v: Variable) -> tuple[Form, ...]:
