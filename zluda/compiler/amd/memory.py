@@ -28,7 +28,7 @@ PARAMETERS = Value(CONSTANT, 1, "%parameters")
 REFUSAL = "zluda.refusal"
 """A symbol of this compiler's own: four bytes of memory for the number of what stopped a launch, from 1."""
 
-_SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "shared": SHARED, "local": STACK}
+_SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "param": CONSTANT, "shared": SHARED, "local": STACK}
 _NARROW = (SHARED, STACK)
 
 
@@ -112,13 +112,9 @@ class MemoryOps(SpecialRegisters):
         b = f.b
         if address.ref.startswith(_PARAMETER):  # as a pointer, so that LLVM sees which memory it is
             return b.gep(PARAMETERS, int(address.ref.removeprefix(_PARAMETER)) + offset)
-        kind = _SPACES.get(space) or self._parameter_space(f, address)
+        kind = _SPACES[space]
         pointer = b.cast("inttoptr", b.resize(address, "i32" if kind in _NARROW else "i64"), kind)
         return b.gep(pointer, offset) if offset else pointer
-
-    def _parameter_space(self, f: FunctionCodegen, address: Value) -> str:
-        """Kernel parameters are in the kernarg segment, others (and what a kernel passes on) in scratch."""
-        return CONSTANT if f.function.is_entry and address.width == 64 else STACK
 
     def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
         """Note what cannot be done, for the device to name, and stop."""

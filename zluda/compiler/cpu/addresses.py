@@ -2,7 +2,7 @@
 
 A generic address is a host address. The shared and local spaces are windows: ``host - window base``. A
 kernel's parameters and module variables are at host addresses; local variables, a call's parameters and a
-function's parameters lie on the stack, one slot a lane side by side.
+function's parameters lie on the stack, one slot a lane side by side, all in the local window.
 """
 
 from __future__ import annotations
@@ -127,11 +127,7 @@ class AddressOps:
             assert variable is not None
             pointer = f.b.alloca("i8", count=WARP * lane_stride(variable))
             f.stack_variables[name] = pointer
-        address = f.b.cast("ptrtoint", pointer, "i64")
-        variable = f.function.variables.get(name)
-        if variable is not None and variable.space == "local":
-            address = f.b.sub(address, self.window(f, "local"))
-        return address
+        return f.b.sub(f.b.cast("ptrtoint", pointer, "i64"), self.window(f, "local"))
 
     # --- pointers --------------------------------------------------------------------------------------
 

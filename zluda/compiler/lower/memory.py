@@ -29,8 +29,13 @@ def address_of(f: FunctionCodegen, operand: Operand) -> tuple[Lanes, int]:
 
 
 def space_of(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> str:
-    """The state space accessed: as written, else a named variable's own (PTX ISA 6.4.1)."""
+    """The state space accessed: as written, else a named variable's own (PTX ISA 6.4.1).
+
+    Parameters of functions, and of the calls in a kernel, are local memory (PTX ISA 5.1.6.2).
+    """
     space = base_space(instruction)
+    if space == "param" and not _of_kernel(f, operand):
+        return "local"
     if space or not (isinstance(operand, Address) and isinstance(operand.base, Symbol)):
         return space
     name = operand.base.name
@@ -58,7 +63,7 @@ def load(f: FunctionCodegen, instruction: Instruction) -> None:
         _halves(type)[0],
         len(elements) * _halves(type)[1],
         volatile=instruction.slots.get("sem", "") in _ORDERED,
-        invariant=space == "param" and f.function.is_entry and _names_parameter(f, source),
+        invariant=space == "param",
     )
     if type.bits == 128:
         values = [_join(f, values[i : i + 2]) for i in range(0, len(values), 2)]
@@ -86,12 +91,10 @@ def map_lanes(f: FunctionCodegen, operands: list[Lanes], compute: Callable[[list
     return Lanes(VARYING, tuple(f.b.splat(p, f.geometry.width) for p in parts))
 
 
-def _names_parameter(f: FunctionCodegen, operand: Operand) -> bool:
-    return (
-        isinstance(operand, Address)
-        and isinstance(operand.base, Symbol)
-        and operand.base.name not in f.function.variables
-    )
+def _of_kernel(f: FunctionCodegen, operand: Operand) -> bool:
+    """Whether a ``.param`` address is of the kernel's own parameters: named, or in a register."""
+    base = operand.base if isinstance(operand, Address) else None
+    return f.function.is_entry and not (isinstance(base, Symbol) and base.name in f.function.variables)
 
 
 @lowers("st")
