@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from zluda.compiler.layout import function_handle
-from zluda.device.cpu.memory import Memory
 from zluda.errors import Error
 from zluda.ptx import Module, Variable
+
+
+class VariableMemory(Protocol):
+    """Memory that holds variables; ``address`` is where one is wanted, None: anywhere."""
+
+    def allocate(self, size: int, address: int | None) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def read(self, address: int, size: int) -> bytes: ...
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
 
 
 class Variables:
@@ -17,7 +29,7 @@ class Variables:
     once, addresses of variables and functions in them included.
     """
 
-    def __init__(self, memory: Memory, module: Module, globals_at: Mapping[str, int]) -> None:
+    def __init__(self, memory: VariableMemory, module: Module, globals_at: Mapping[str, int]) -> None:
         self.memory, self.module = memory, module
         self._placed: dict[str, tuple[int, int]] = {}
         for variable in module.variables.values():

@@ -14,7 +14,7 @@ from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.ops import AmdOps
-from zluda.compiler.amd.targets import Target, target_id
+from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
 from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.layout import parameter_layout
@@ -22,7 +22,6 @@ from zluda.compiler.lower import families  # noqa: F401  (registers every loweri
 from zluda.compiler.target import CompiledKernel
 from zluda.compiler.unit import Unit
 
-CODE_OBJECT_VERSION = 5
 # HIP 5 loads version 4 and refuses a kernel that lists hidden arguments which it does not know; no kernel of
 # this compiler uses any (LLVM User Guide for AMDGPU, "AMDGPU LLVM IR Attributes").
 _HIDDEN_ARGUMENTS = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from zluda.errors import DeviceError
 
+CODE_OBJECT_VERSION = 5
+"""What AMD's loaders read since HIP 6."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

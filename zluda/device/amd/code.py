@@ -1,0 +1,178 @@
+"""PTX modules on an AMD GPU: kernels compiled to code objects when they are first launched.
+
+What loads a code object is the device's: the emulator, or AMD's HIP runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeVar
+
+from zluda import config
+from zluda.compiler import compile_kernel
+from zluda.compiler.amd.linker import link
+from zluda.compiler.amd.memory import REFUSAL
+from zluda.compiler.amd.targets import Target
+from zluda.compiler.layout import parameter_layout
+from zluda.compiler.target import CompiledKernel
+from zluda.device.base import KernelParameter
+from zluda.device.limits import required_block, thread_limit
+from zluda.device.placement import VariableMemory, Variables
+from zluda.errors import Error, UnsupportedError
+from zluda.ptx import Module
+
+K_co = TypeVar("K_co", covariant=True)
+
+
+class LoadedCode(Protocol[K_co]):
+    """A code object on a device; ``K_co`` is what a launch is given."""
+
+    def kernel(self, name: str) -> K_co: ...
+
+    def unload(self) -> None: ...
+
+
+class Loader(Protocol[K_co]):
+    """What a module asks of its device.
+
+    ``target_id`` is what code is built for (``gfx90a:xnack-``), ``code_object_version`` what is loaded.
+    """
+
+    @property
+    def target_id(self) -> str: ...
+
+    @property
+    def wave_size(self) -> int: ...
+
+    @property
+    def code_object_version(self) -> int: ...
+
+    @property
+    def numerics(self) -> str: ...
+
+    @property
+    def variables(self) -> VariableMemory:
+        """Where module variables live."""
+        ...
+
+    @property
+    def refusals(self) -> RefusalCell: ...
+
+    def load_code_object(self, data: bytes, *, file: str) -> LoadedCode[K_co]: ...
+
+
+class RefusalCell:
+    """The device's memory for the number of what stopped a launch (``zluda.compiler.amd.memory.REFUSAL``)."""
+
+    def __init__(self, memory: VariableMemory) -> None:
+        self._memory = memory
+        self._address: int | None = None
+
+    @property
+    def address(self) -> int:
+        """Where it is; made when first asked for."""
+        if self._address is None:
+            self._address = self._memory.allocate(4, None)
+            self._memory.write(self._address, bytes(4))
+        return self._address
+
+    def take(self, compiled: CompiledKernel) -> UnsupportedError | None:
+        """What a launch came to that its code cannot do, if that is what stopped it; the cell is cleared."""
+        if self._address is None or not compiled.refusals:
+            return None
+        number = int.from_bytes(self._memory.read(self._address, 4), "little")
+        self._memory.write(self._address, bytes(4))
+        if not number:
+            return None
+        refusal = compiled.refusals[number - 1]
+        return UnsupportedError(refusal.what, refusal.where, began=True)
+
+
+K = TypeVar("K")
+
+
+class AmdKernel(Generic[K]):
+    """Implements :class:`zluda.device.base.Kernel`. Nothing is compiled before the first launch."""
+
+    def __init__(self, code: AmdCode[K], name: str) -> None:
+        function = code.module.function(name)
+        slots, self.parameter_bytes = parameter_layout(function.parameters)
+        self.code, self.name = code, name
+        self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
+        self.max_threads_per_block = thread_limit(function.directives)
+        self.required_block = required_block(function.directives)
+        self._shared_bytes: int | None = None
+        self._loaded: tuple[CompiledKernel, LoadedCode[K]] | None = None
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static shared memory of a block, in bytes."""
+        if self._shared_bytes is None:
+            from zluda.compiler.amd.unit import build_unit
+
+            self._shared_bytes = build_unit(self.code.module, self.name).shared.static_bytes
+        return self._shared_bytes
+
+    def load(self) -> tuple[CompiledKernel, K]:
+        """Compile, link against the module's variables, and load. Raises PtxError or UnsupportedError."""
+        if self._loaded is None:
+            device = self.code.device
+            compiled = compile_kernel(
+                self.code.module,
+                self.name,
+                device.target_id,
+                wave_size=device.wave_size,
+                code_object_version=device.code_object_version,
+                numerics=device.numerics,
+            )
+            addresses = {name: self._address(name) for name in compiled.symbols}
+            linked = link(compiled.code, addresses)
+            self._loaded = compiled, device.load_code_object(linked, file=self.name)
+        compiled, code = self._loaded
+        return compiled, code.kernel(compiled.entry)
+
+    def _address(self, symbol: str) -> int:
+        if symbol == REFUSAL:
+            return self.code.device.refusals.address
+        return self.code.global_variable(symbol)[0]
+
+    def unload(self) -> None:
+        """Free the code object."""
+        if self._loaded is not None:
+            self._loaded[1].unload()
+            self._loaded = None
+
+
+class AmdCode(Generic[K]):
+    """Implements :class:`zluda.device.base.Code`."""
+
+    def __init__(self, device: Loader[K], module: Module, globals_at: Mapping[str, int]) -> None:
+        self.device, self.module = device, module
+        self.kernel_names = tuple(module.kernel_names)
+        self._variables = Variables(device.variables, module, globals_at)
+        self._kernels: dict[str, AmdKernel[K]] = {}
+
+    def kernel(self, name: str) -> AmdKernel[K]:
+        """Raises Error when the module has no such kernel, PtxError when its text is wrong."""
+        if name not in self.kernel_names:
+            known = ", ".join(self.kernel_names) or "none"
+            raise Error(f"{self.module.file} has no kernel {name}; it has {known}")
+        if name not in self._kernels:
+            self._kernels[name] = AmdKernel(self, name)
+        return self._kernels[name]
+
+    def global_variable(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes of a ``.global`` or ``.const`` variable."""
+        return self._variables[name]
+
+    def unload(self) -> None:
+        """Free variables and code."""
+        self._variables.free()
+        for kernel in self._kernels.values():
+            kernel.unload()
+        self._kernels.clear()
+
+
+def default_wave_size(target: Target) -> int:
+    """The target's own, or 64 where it has both and ``ZLUDA_WAVE64_MODE`` asks for it."""
+    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size
