@@ -23,6 +23,7 @@ BENCHMARKS = {
     "parse": "Parsing PTX",
     "conformance": "Compiling and running kernels on the CPU device",
     "runner": "The runner's channel",
+    "amd_code": "AMD code from PTX against clang's from OpenCL C",
     "record_overhead": "Recording: the drain",
 }
 
