@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,16 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+@pytest.fixture(autouse=True)
+def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instruction is not there yet."""
+    monkeypatch.delitem(LANEWISE, "vabsdiff4")
+
+
 @pytest.fixture
-def lowered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def lowered(refused: None) -> None:
     """The lowering of step 4, registered for one test."""
-    assert "vabsdiff4" not in LANEWISE, "choose another instruction for the example"
     exec(_block("python", '@lanewise("vabsdiff4")'), {})
-    yield
-    del LANEWISE["vabsdiff4"]
 
 
 def test_the_instruction_is_refused_by_name_before(launch: Any) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from zluda.compiler.ir import Builder, Module, Value, constant
 from zluda.compiler.lower.families import LANEWISE
 from zluda.compiler.lower.lanewise import as_bits, canonical_nan, reads_carry, writes_carry
-from zluda.ptx.module import Immediate, Instruction, Negated, Operand, Pair, Register, Sink
+from zluda.ptx.module import Immediate, Instruction, Negated, Operand, Pair, Register, Selected, Sink
 from zluda.ptx.parse import Module as PtxModule
 from zluda.ptx.types import BY_SPELLING
 
@@ -58,6 +58,8 @@ class _Evaluator:
     def operand(self, operand: Operand) -> Value:
         if isinstance(operand, Register):
             return self.registers[operand.name]
+        if isinstance(operand, Selected):
+            return self.registers[operand.operand.name]
         if isinstance(operand, Negated):
             return self.b.not_(self.registers[operand.operand.name])
         assert isinstance(operand, Immediate), operand
@@ -66,6 +68,7 @@ class _Evaluator:
     def assign(self, destination: Operand, value: Value, *, signed: bool) -> None:
         if isinstance(destination, Sink):
             return
+        destination = destination.operand if isinstance(destination, Selected) else destination
         assert isinstance(destination, Register)
         bits = canonical_nan(self.b, value)
         self.registers[destination.name] = self.b.resize(bits, f"i{destination.type.bits}", signed=signed)

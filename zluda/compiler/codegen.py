@@ -38,6 +38,7 @@ from zluda.ptx.module import (
     Operand,
     Pair,
     Register,
+    Selected,
     Sink,
     Symbol,
     Vector,
@@ -203,6 +204,8 @@ class FunctionCodegen(RegisterFile):
                 return uniform(constant(f"i{width}", value))
             case Symbol(name=name, offset=offset):
                 return self.resize(self.displaced(self.ops.symbol(self, name), offset), bits)
+            case Selected(operand=inner):
+                return self.read(inner, bits=bits)  # which part of it, the instruction's lowering looks up
             case Address(base=inner, offset=offset):
                 return self.displaced(self.read(inner, bits=bits), offset)
         assert self.instruction is not None
@@ -313,6 +316,8 @@ def _flatten(operands: tuple[Operand, ...]) -> list[Operand]:
                 found += [first, second]
             case Vector(elements=elements):
                 found += elements
+            case Selected(operand=register):
+                found.append(register)
             case _:
                 found.append(operand)
     return found

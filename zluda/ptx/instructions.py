@@ -18,6 +18,7 @@ from zluda.ptx.module import (
     Indexed,
     Instruction,
     Label,
+    Minus,
     Negated,
     Operand,
     Pair,
@@ -39,6 +40,7 @@ _VECTOR: Classes = frozenset({Vector})
 _STORED: Classes = frozenset({Register, Immediate, Symbol})
 _MOVED: Classes = frozenset({Register, Immediate, Symbol, Vector})
 _VIDEO: Classes = frozenset({Register, Immediate, Selected})
+_SIGNED: Classes = _VIDEO | {Minus}
 _PREDICATE: Classes = frozenset({Register, Immediate, Negated})
 _ANYTHING: Classes = frozenset({Register, Immediate, Symbol, Vector, Address, Indexed, Label, Negated})
 
@@ -49,6 +51,7 @@ _CLASS_NAMES: dict[type, str] = {
     Symbol: "a symbol",
     Vector: "a {…} vector",
     Selected: "a register with a selector",
+    Minus: "a register with a sign",
     Negated: "!predicate",
     Address: "an [address]",
     Indexed: "[object, {coordinates}]",
@@ -289,6 +292,7 @@ _KINDS: dict[str, tuple[Classes, Classes, bool]] = {
     "m": (_MOVED, _MOVED, False),
     "x": (_ANYTHING, _ANYTHING, False),
     "v": (_VIDEO, _VIDEO, False),
+    "w": (_SIGNED, _SIGNED, False),
     "!": (_PREDICATE, _PREDICATE, False),
 }
 

@@ -111,6 +111,11 @@ class Selected:
     selector: str
 
 
+@dataclass(frozen=True, slots=True)
+class Minus(Selected):
+    """``-a``, ``-a.h1``: an operand of ``vmad`` whose sign is turned. ``selector`` begins with ``-``."""
+
+
 Operand = (
     Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Indexed | Selected
 )

@@ -16,6 +16,7 @@ from zluda.ptx.module import (
     Instruction,
     Label,
     LabelStatement,
+    Minus,
     Negated,
     Operand,
     Pair,
@@ -220,7 +221,8 @@ def _sink(_: Sink) -> str:
 
 
 def _selected(operand: Selected) -> str:
-    return f"{operand.operand.name}.{operand.selector}"
+    sign = "-" if operand.selector.startswith("-") else ""
+    return ".".join(filter(None, (sign + operand.operand.name, operand.selector.lstrip("-"))))
 
 
 _OPERANDS: dict[type, Callable[..., str]] = {
@@ -235,6 +237,7 @@ _OPERANDS: dict[type, Callable[..., str]] = {
     Label: _label,
     Sink: _sink,
     Selected: _selected,
+    Minus: _selected,
 }
 
 

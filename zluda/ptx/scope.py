@@ -17,6 +17,7 @@ from zluda.ptx.module import (
     Immediate,
     Indexed,
     Label,
+    Minus,
     Negated,
     Operand,
     Pair,
@@ -32,7 +33,7 @@ from zluda.ptx.types import ScalarType
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _NAME_OFFSET = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-].*)?", re.DOTALL)
 _INDEXED_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*\[(.*)\]", re.DOTALL)
-_SELECTOR = re.compile(r"([A-Za-z_$%][\w$]*)\.([bh][0-3]{1,4})")
+_SELECTOR = re.compile(r"([A-Za-z_$%][\w$]*)\.(b[0-7]{1,4}|h[0-3]{1,2})")
 _PIECE = re.compile(
     r"\s*((?:\{[^{}]*\}|\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\((?:[^()]|\([^()]*\))*\)|[^,{}\[\]])*)"
 )
@@ -318,6 +319,15 @@ class Scope:
             return Negated(found)
         return self._immediate(text)
 
+    def _minus(self, text: str) -> Operand:
+        """``-a`` of a video operand, or a negative constant."""
+        found = self._named(text[1:].lstrip()) if text[1:2] not in "0123456789.(" else None
+        if isinstance(found, Register):
+            return Minus(found, "-")
+        if isinstance(found, Selected):
+            return Minus(found.operand, "-" + found.selector)
+        return self._immediate(text)
+
     def _inside(self, text: str, close: str) -> str:
         if text[-1] != close:
             raise OperandError("unbalanced bracket", text, f"{close!r} at its end")
@@ -328,4 +338,5 @@ _BRACKETS: dict[str, Callable[[Scope, str], Operand]] = {
     "[": Scope._address,
     "{": Scope._vector,
     "!": Scope._negated,
+    "-": Scope._minus,
 }

@@ -10,6 +10,9 @@ from zluda.compiler.lower import (
     convert,
     logic,
     memory,
+    tensor_memory,
+    tensor_mma,
+    video,
     warp,
 )
 from zluda.compiler.lower.lanewise import LANEWISE
@@ -27,5 +30,8 @@ __all__ = [
     "convert",
     "logic",
     "memory",
+    "tensor_memory",
+    "tensor_mma",
+    "video",
     "warp",
 ]

@@ -15,7 +15,8 @@ _SHIFT = "".join(
 )
 
 _SIMD = "".join(
-    f"{op}{width}.dtype.atype.btype{{.sat}}{{.add}} vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
+    f"{op}{width}.dtype.atype.btype{{.sat}} vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
+    f"{op}{width}.dtype.atype.btype.add vd, v1, v2, v3 ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32\n"
     for op in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")
     for width in (2, 4)
 )
@@ -23,8 +24,8 @@ _SIMD = "".join(
 ROWS = f"""
 {_SCALAR}
 {_SHIFT}
-vmad.dtype.atype.btype{{.sat}}{{.scale}} vd, v1, v2, v3        ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
-vmad.dtype.atype.btype.po{{.sat}}{{.scale}} vd, v1, v2, v3     ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vmad.dtype.atype.btype{{.sat}}{{.scale}} d, w1, w2, w3         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vmad.dtype.atype.btype.po{{.sat}}{{.scale}} d, v1, v2, v3      ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
 vset.atype.btype.cmp vd, v1, v2                              ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
 vset.atype.btype.cmp.secop vd, v1, v2, v3                    ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge ; secop = add min max
 vset.atype.btype.cmp vd, v1, v2, v3                          ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
