@@ -82,6 +82,11 @@ class KernelDescriptor:
         return (bool(self.rsrc2 >> 7 & 1), bool(self.rsrc2 >> 8 & 1), bool(self.rsrc2 >> 9 & 1))
 
     @property
+    def work_item_id_vgprs(self) -> int:
+        """How many of v0, v1 and v2 hold a work item's x, y and z at entry."""
+        return min((self.rsrc2 >> 11 & 3) + 1, 3)
+
+    @property
     def work_group_info_sgpr(self) -> bool:
         return bool(self.rsrc2 >> 10 & 1)
 

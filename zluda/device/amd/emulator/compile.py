@@ -65,9 +65,11 @@ def scheduler_ir() -> str:
     """LLVM IR of ``schedule.ll``, with the records' layout filled in."""
     values: dict[str, int] = {
         name: getattr(state, name)
-        for name in ("PC", "COUNT", "BUDGET", "GENERATION", "STATUS", "PRIVATE", "READY", "WAITING", "DONE",
-                     "ENDED", "AT_BARRIER")
-    }  # fmt: skip
+        for name in (
+            *("PC", "COUNT", "BUDGET", "GENERATION", "PRIVATE", "VGPRS"),
+            *("ENDED", "AT_BARRIER", "SLICE"),
+        )
+    }
     for record in (state.Block, state.Job, state.Worker):
         values |= {f"{record.__name__}.{f[0]}": getattr(record, f[0]).offset for f in record._fields_}
         values[f"sizeof.{record.__name__}"] = _size(record)

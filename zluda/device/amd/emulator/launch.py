@@ -129,16 +129,17 @@ def wave_templates(
     registers, places = scalar_setup(kernel, target, addresses)
     threads = block[0] * block[1] * block[2]
     waves = -(-threads // wave_size)
-    words = (state.VGPRS + 3 * 4 * wave_size) // 4
+    vgprs = 1 if target.packed_work_item_ids else kernel.descriptor.work_item_id_vgprs
+    words = (state.VGPRS + vgprs * 4 * wave_size) // 4
     image = np.zeros((waves, words), np.uint32)
     for register, number in registers.items():
         image[:, register] = number
     flat = np.minimum(np.arange(waves * wave_size), threads - 1).reshape(waves, wave_size)
     ids = [flat % block[0], flat // block[0] % block[1], flat // (block[0] * block[1])]
     if target.packed_work_item_ids:
-        ids = [ids[0] | ids[1] << 10 | ids[2] << 20, flat * 0, flat * 0]
+        ids = [ids[0] | ids[1] << 10 | ids[2] << 20]
     first = state.VGPRS // 4
-    for i, values in enumerate(ids):
+    for i, values in enumerate(ids[:vgprs]):
         image[:, first + i * wave_size : first + (i + 1) * wave_size] = values
     for wave in range(waves):
         active = min(wave_size, threads - wave * wave_size)

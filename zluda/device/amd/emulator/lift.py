@@ -235,7 +235,7 @@ class _Lifter:
     def _signal(self) -> None:
         b = self.b
         name = self.module.function(
-            "amd.barrier.signal", [("ptr", 1)], _emit_signal, attributes="noinline nounwind"
+            "amd.barrier.signal", [("ptr", 1)], _emit_signal, attributes="alwaysinline nounwind"
         )
         b.store(b.call(name, [B], "i32"), b.gep(S, state.GENERATION), align=4)
 

@@ -6,18 +6,23 @@ import ctypes
 import math
 import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.compile import scheduler
+from zluda.device.amd.emulator.instruction import EXEC
 from zluda.device.amd.emulator.mapping import Mapping, map_aperture
 
 SLOTS = 128  # blocks that one thread can have resident
 LDS_WINDOW = 1 << 16
 _BUDGET = 8192  # backward branches of a wave before others run
 _SEEDED_RESIDENT = 4
+_SHARE = 16  # blocks that a thread takes at a time
+_PATIENCE_S = 1.0  # how long all threads must have been stuck
+_LINE = 64  # bytes
 _SMALL = 64  # waves: below this the caller alone runs a launch
 
 
@@ -43,7 +48,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a launch ended: a code of ``state.FAULTS`` (0: well) with its place, and what was counted."""
+    """How a launch ended: a code of ``state.FAULTS`` (0: well) with its place, and what was counted.
+
+    ``exec_mask`` and ``full_mask`` are the lanes of a wave that hangs: those in its loop, all it began with.
+    """
 
     fault: int
     block: int
@@ -51,14 +59,16 @@ class Outcome:
     address: int
     offset: int
     instructions: int
+    exec_mask: int = 0
+    full_mask: int = 0
 
 
 class _Thread:
     """A worker's slots. LDS lies at multiples of 4 GiB; the rest is one mapping, as large as ever needed."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self) -> None:
         self.slots = (state.Block * SLOTS)()
-        self.record = state.Worker(ctypes.addressof(self.slots), SLOTS, 0, index + 1)
+        self.record = state.Worker(ctypes.addressof(self.slots), SLOTS)
         self._lds: list[Mapping] = []
         self._waves: Mapping | None = None
         self._private: Mapping | None = None
@@ -87,6 +97,17 @@ class _Thread:
             mapping.close()
         return Mapping(size)
 
+    def begin(self, seed: int) -> None:
+        """Forget the last launch."""
+        record = self.record
+        if record.used:  # it failed
+            for slot in self.slots:
+                slot.busy = 0
+        record.used, record.wanted = 0, _SEEDED_RESIDENT if seed else 1
+        record.ticket = record.last_ticket = 0
+        record.progress = record.quiet = record.stuck = record.kept_digest = 0
+        record.random = (seed * 0x9E3779B97F4A7C15 | 1) & (1 << 64) - 1
+
     def counted(self, launch: Launch) -> int:
         """Instructions that all waves have executed."""
         total = 0
@@ -95,6 +116,16 @@ class _Thread:
                 place = slot.waves + wave * launch.wave_bytes + state.COUNT
                 total += ctypes.c_uint64.from_address(place).value
         return total
+
+    def spinning(self, launch: Launch) -> tuple[int, int, int, int] | None:
+        """(block, PC, EXEC, number in its block) of a resident wave that is not waiting at a barrier."""
+        for slot in self.slots:
+            if slot.busy and slot.ready:
+                wave = (slot.ready & -slot.ready).bit_length() - 1
+                record = slot.waves + wave * launch.wave_bytes
+                pc = ctypes.c_uint64.from_address(record + state.PC).value
+                return slot.index, pc, ctypes.c_uint64.from_address(record + 4 * EXEC).value, wave
+        return None
 
 
 class Scheduler:
@@ -107,7 +138,7 @@ class Scheduler:
         available = min(len(os.sched_getaffinity(0)), 16)
         self.threads = 1 if seed else max(1, threads if threads is not None else available)
         self.seed = seed
-        self._workers = [_Thread(i) for i in range(self.threads)]
+        self._workers = [_Thread() for _ in range(self.threads)]
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -117,23 +148,33 @@ class Scheduler:
             job, keep = self._job(launch)
             alone = launch.blocks * launch.waves < _SMALL
             workers = self._workers[: 1 if alone else min(self.threads, launch.blocks)]
+            job.share = max(1, min(_SHARE, launch.blocks // (4 * len(workers))))
             for worker in workers:
                 worker.prepare(launch, fresh=count)
-                if self.seed:
-                    worker.record.random = (self.seed * 0x9E3779B97F4A7C15 | 1) & (1 << 64) - 1
-            timer = self._timer(job, timeout_s)
-            self._execute(job, workers)
-            if timer is not None:
-                timer.cancel()
+                worker.begin(self.seed)
+            self._execute(job, workers, timeout_s)
             del keep
             counted = sum(w.counted(launch) for w in workers) if count else 0
+            if job.fault in (state.TIMEOUT, state.HANG):
+                return self._hang(job, launch, workers)
         return Outcome(
             job.fault, job.fault_block, job.fault_lane, job.fault_address, job.fault_offset, counted
         )
 
+    def _hang(self, job: state.Job, launch: Launch, workers: Sequence[_Thread]) -> Outcome:
+        """Where a launch that does not end was found."""
+        found = [place for place in (w.spinning(launch) for w in workers) if place is not None]
+        block, pc, exec_mask, wave = found[0] if found else (0, 0, 0, 0)
+        begin = wave * launch.template_bytes + 4 * EXEC
+        full = int.from_bytes(launch.template[begin : begin + 8], "little")
+        lane = (exec_mask & -exec_mask).bit_length() - 1 if exec_mask else 0
+        return Outcome(job.fault, block, lane, launch.code + pc, pc, 0, exec_mask & full, full)
+
     def _job(self, launch: Launch) -> tuple[state.Job, list[object]]:
         """The launch's record, and what must live as long."""
-        template = ctypes.create_string_buffer(launch.template, len(launch.template))
+        template = ctypes.create_string_buffer(len(launch.template) + _LINE)
+        aligned = -(-ctypes.addressof(template) // _LINE) * _LINE
+        ctypes.memmove(aligned, launch.template, len(launch.template))
         pairs = [bound for r in sorted(launch.ranges) for bound in r]
         ranges = (ctypes.c_uint64 * max(len(pairs), 1))(*pairs)
         job = state.Job(
@@ -141,7 +182,7 @@ class Scheduler:
             blocks=launch.blocks,
             multiplier=_coprime(launch.blocks, self.seed),
             seed=self.seed,
-            template=ctypes.addressof(template),
+            template=aligned,
             template_bytes=launch.template_bytes,
             wave_bytes=launch.wave_bytes,
             wave_private_bytes=launch.wave_private_bytes,
@@ -155,37 +196,62 @@ class Scheduler:
             lds_bytes=launch.lds_bytes,
             private_bytes=launch.private_bytes,
             budget=_BUDGET,
-            resident=_SEEDED_RESIDENT if self.seed else 1,
             **{f"{name}_sgpr": launch.sgprs.get(name, state.NO_SGPR) for name in _SGPRS},
         )
         return job, [template, ranges]
 
-    def _timer(self, job: state.Job, timeout_s: float | None) -> threading.Timer | None:
-        if timeout_s is None:
-            return None
+    def _execute(self, job: state.Job, workers: Sequence[_Thread], timeout_s: float | None) -> None:
+        run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(scheduler().address)
+        watch = _Watch(job, workers, timeout_s)
 
-        def stop() -> None:
-            job.fault = job.fault or state.TIMEOUT
+        def work(worker: _Thread) -> None:
+            while run(ctypes.addressof(job), ctypes.addressof(worker.record)):
+                watch.look()
+            watch.left(worker)
 
-        timer = threading.Timer(timeout_s, stop)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _execute(self, job: state.Job, workers: Sequence[_Thread]) -> None:
-        run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(scheduler().address)
-        arguments = [(ctypes.addressof(job), ctypes.addressof(w.record)) for w in workers]
         if len(workers) > 1 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="zluda-amd")
-        others = [self._pool.submit(run, *a) for a in arguments[1:]] if self._pool is not None else []
-        run(*arguments[0])
+        others = [self._pool.submit(work, w) for w in workers[1:]] if self._pool is not None else []
+        work(workers[0])
         wait(others)
+        for other in others:
+            other.result()
 
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+class _Watch:
+    """Ends a launch whose time is over, or whose workers have all been stuck for a while."""
+
+    def __init__(self, job: state.Job, workers: Sequence[_Thread], timeout_s: float | None) -> None:
+        self._job, self._running = job, list(workers)
+        self._ends = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        self._lock = threading.Lock()
+        self._progress: list[int] = []
+        self._stuck_since = math.inf
+
+    def look(self) -> None:
+        """Called by each worker now and then."""
+        with self._lock:
+            now = time.monotonic()
+            progress = [w.record.progress for w in self._running]
+            if progress != self._progress or not all(w.record.stuck for w in self._running):
+                self._progress, self._stuck_since = progress, math.inf
+            else:
+                self._stuck_since = min(self._stuck_since, now)
+            if now >= self._ends:
+                self._job.fault = self._job.fault or state.TIMEOUT
+            elif now - self._stuck_since >= _PATIENCE_S:
+                self._job.fault = self._job.fault or state.HANG
+
+    def left(self, worker: _Thread) -> None:
+        """A worker has nothing more to do."""
+        with self._lock:
+            self._running.remove(worker)
 
 
 _SGPRS = ("id_x", "id_y", "id_z", "resource", "flat_scratch", "wave_offset")

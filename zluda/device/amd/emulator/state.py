@@ -12,18 +12,15 @@ PC = 640  # i64: where the wave goes on, an offset in the code object
 COUNT = 648  # i64: instructions executed, where they are counted
 BUDGET = 656  # i32: backward branches until the wave yields
 GENERATION = 660  # i32: the barrier generation that the wave has signalled for
-STATUS = 664  # i32: READY, WAITING or DONE
 PRIVATE = 672  # i64: host address of the wave's scratch
 ISSUED = 680  # i64: a clock that only counts, for s_memtime
-VGPRS = 1024
+VGPRS = 704
 
 
 def wave_bytes(wave_size: int, registers: int) -> int:
     """Bytes of a wave's record: an odd number of cache lines, so that a block's records use all sets."""
-    return VGPRS + 4 * wave_size * registers + 64
+    return VGPRS + 4 * wave_size * registers
 
-
-READY, WAITING, DONE = range(3)
 
 # What the wave function returns to the scheduler.
 ENDED, YIELDED, AT_BARRIER = range(3)
@@ -35,14 +32,18 @@ FAULTS = {
     4: "jump to an address that is no instruction of the kernel",
     5: "s_trap executed",
     6: "stopped: no end within the time allowed",
+    7: "hangs",
 }
 """What stops a launch, by :attr:`Block.fault`."""
 
-LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, BAD_JUMP, TRAP, TIMEOUT = FAULTS
+LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, BAD_JUMP, TRAP, TIMEOUT, HANG = FAULTS
 
 
 class Block(ctypes.Structure):
-    """A resident block: barrier, limits, and the first fault (with its instruction's offset)."""
+    """A resident block: barrier, limits, and the first fault (with its instruction's offset).
+
+    ``ready`` and ``waiting`` (at a barrier) have a bit a wave; waves that have ended are in neither.
+    """
 
     _fields_ = [
         ("generation", ctypes.c_uint32),
@@ -62,6 +63,8 @@ class Block(ctypes.Structure):
         ("code", ctypes.c_uint64),
         ("index", ctypes.c_uint64),
         ("busy", ctypes.c_uint32),
+        ("ready", ctypes.c_uint32),
+        ("waiting", ctypes.c_uint32),
         ("padding", ctypes.c_uint32),
     ]
 
@@ -72,12 +75,14 @@ class Job(ctypes.Structure):
     ``template`` holds, for each wave of a block, the ``template_bytes`` with which its record begins. The
     ``*_sgpr`` fields are scalar registers to write for each block or wave, NO_SGPR where there is none:
     workgroup ids, scratch resource, flat scratch base, and the wave's offset in its block's scratch.
+    Workers take ``share`` blocks at a time.
     """
 
     _fields_ = [
         ("wave_function", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
         ("blocks", ctypes.c_uint64),
+        ("share", ctypes.c_uint64),
         ("multiplier", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("template", ctypes.c_uint64),
@@ -101,7 +106,6 @@ class Job(ctypes.Structure):
         ("lds_bytes", ctypes.c_uint32),
         ("private_bytes", ctypes.c_uint32),
         ("budget", ctypes.c_uint32),
-        ("resident", ctypes.c_uint32),
         ("fault", ctypes.c_uint32),
         ("fault_lane", ctypes.c_uint32),
         ("fault_wave", ctypes.c_uint32),
@@ -112,15 +116,29 @@ class Job(ctypes.Structure):
 
 
 class Worker(ctypes.Structure):
-    """A thread: its slots for resident blocks, and the state of its random numbers."""
+    """A thread: its slots for resident blocks, its random numbers, and how far it is with a launch.
+
+    ``used`` slots of ``wanted`` hold a block; blocks ``ticket`` to ``last_ticket`` are this thread's to run.
+    ``progress`` counts rounds in which something happened; ``quiet`` the rounds since. ``stuck`` is 1 where
+    one of those left all registers as another had.
+    """
 
     _fields_ = [
         ("slots", ctypes.c_uint64),
         ("slot_count", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("used", ctypes.c_uint32),
         ("random", ctypes.c_uint64),
+        ("ticket", ctypes.c_uint64),
+        ("last_ticket", ctypes.c_uint64),
+        ("progress", ctypes.c_uint64),
+        ("quiet", ctypes.c_uint64),
+        ("kept_digest", ctypes.c_uint64),
+        ("wanted", ctypes.c_uint32),
+        ("stuck", ctypes.c_uint32),
     ]
 
+
+SLICE = 1 << 29  # host clock cycles after which a worker returns to its caller
 
 NO_SGPR = 150  # a word between the registers and the fields, which nobody reads
 
