@@ -3,7 +3,8 @@
 Owns the IR builder (``ir.py``), the analyses (``analysis/``), lowering (``lower/``: what each instruction
 means, over a target's ``TargetOps``), one folder a target (``cpu/``, ``amd/``), and the kernel cache
 (``cache/``). May import what stands below it. It is given a typed module and a kernel's name, and gives
-back a :class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch it.
+back a :class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch
+it.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ def compile_kernel(
     block: Dim3 = (1, 1, 1),
     wave_size: int = 0,
     code_object_version: int = 5,
+    numerics: str = "nvidia",
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
     For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any;
     ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
-    loader is to read (4 or 5). Raises PtxError when the kernel's text is wrong, UnsupportedError naming the
-    first instruction (and its place) that has no lowering on the target. What was compiled before comes out
-    of the kernel cache (``cache/``).
+    loader is to read (4 or 5). ``numerics`` is how approximate instructions are computed: as NVIDIA's units
+    do, or ``"native"``, by the target's own. Raises PtxError when the kernel's text is wrong,
+    UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
+    compiled before comes out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
 
@@ -41,13 +44,16 @@ def compile_kernel(
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit
 
-        unit, options = kernel_unit(module, name, block), {"block": block}
+        unit, options = kernel_unit(module, name, block), {"block": block, "numerics": numerics}
+        unit.numerics = numerics
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     from zluda.compiler.amd.unit import build_unit
 
     unit = build_unit(module, name)
+    unit.numerics = numerics
     options = {"wave_size": wave_size, "code_object_version": code_object_version}
-    return kernels.compiled(unit, target, options, lambda: _amd(unit, target, **options))
+    told = {**options, "numerics": numerics}
+    return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 
 
 # Lowering is imported when something is lowered: a kernel out of the cache needs none of it.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu import approximate
 from zluda.compiler.cpu.calls import define_function
+from zluda.compiler.cpu.envelope import envelope
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.ir import Builder, constant
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.registers import Mask
 from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
 
 ENTRY = "kernel"
+_NUMERICS = {"native": lambda unit: approximate.compute, "envelope": envelope}
 
 
 def compile_unit(unit: Unit) -> CompiledKernel:
@@ -39,6 +43,7 @@ def compile_unit(unit: Unit) -> CompiledKernel:
 def kernel_ir(unit: Unit) -> str:
     """LLVM IR of a whole kernel."""
     ops = CpuOps()
+    choose_numerics(unit, _NUMERICS)
     for name in unit.functions:
         define_function(unit, name, ops)
     _define_warp(unit, ops)

@@ -93,6 +93,19 @@ class Job(ctypes.Structure):
     ]
 
 
+class Perturbation(ctypes.Structure):
+    """By what share of its bound an approximate instruction is moved: ``shift + spread * noise(seed)``."""
+
+    _fields_ = [
+        ("shift", ctypes.c_double),
+        ("spread", ctypes.c_double),
+        ("seed", ctypes.c_uint32),
+    ]
+
+
+PERTURBATION = "zluda.perturbation"
+"""The symbol by which code finds the device's :class:`Perturbation`."""
+
 FAULTS = {
     1: "trap instruction executed (cudaErrorLaunchFailure)",
     2: "breakpoint instruction executed",

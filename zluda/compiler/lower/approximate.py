@@ -11,15 +11,20 @@ rounded value instead, arrives as a :class:`~zluda.compiler.ir.Value` with ``bit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from zluda.compiler.ir import Builder, Value
+from zluda.compiler.ir import Approximate, Builder, Value
 from zluda.compiler.lower import floating, nvidia
 from zluda.compiler.lower.formats import ELEMENT_OF_PACKED, by_elements, load_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
+from zluda.errors import UnsupportedError
 from zluda.numerics.bounds import BOUNDS
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from zluda.compiler.unit import Unit
 
 _ALWAYS = ("ex2", "tanh", "rsqrt", "lg2", "sin", "cos")
 _SOMETIMES = ("rcp", "sqrt", "div")
@@ -36,6 +41,24 @@ def approximation(inst: Instruction) -> str | None:
     element = ELEMENT_OF_PACKED.get(inst.type, inst.type)
     kind, ftz = ("full" if inst.has("full") else "approx"), (".ftz" if inst.has("ftz") else "")
     return f"{inst.opcode}.{kind}{ftz}.{element.spelling}"
+
+
+def choose_numerics(unit: Unit, kinds: Mapping[str, Callable[[Unit], Approximate]]) -> None:
+    """Have the unit's module compute approximate instructions as ``unit.numerics`` asks; ``kinds`` are those
+    that the target has beside ``"nvidia"``. Raises UnsupportedError.
+    """
+    if unit.numerics == "nvidia":
+        return
+    if unit.numerics not in kinds:
+        raise UnsupportedError(f"numerics {unit.numerics!r}", f"kernel {unit.kernel.name}")
+    unit.ir.approximate = kinds[unit.numerics](unit)
+
+
+def approximations(unit: Unit) -> list[str]:
+    """The approximate instructions that a kernel can come to, by their names in ``BOUNDS``, each once."""
+    functions = (unit.kernel, *unit.functions.values())
+    found = (approximation(i) for f in functions for i in f.instructions)
+    return sorted({name for name in found if name is not None})
 
 
 @lanewise(*_ALWAYS)

@@ -106,15 +106,17 @@ def _high_word_only(core: Unit) -> Unit:
     return emit
 
 
-def rsqrt_double(b: Builder, x: Value) -> Value:
-    """``rsqrt.approx.f64``: the unit's result and one Newton step; subnormals scaled by 2^54."""
+def rsqrt_double_by(guess: Unit, b: Builder, x: Value) -> Value:
+    """``rsqrt.approx.f64`` on f64 bits from a ``guess`` (of a ``double``) and one Newton step; subnormals
+    scaled by 2^54.
+    """
     small = b.icmp("ult", b.and_(x, (1 << 63) - 1), 1 << 52)
     value = b.bitcast(x, "double")
     value = b.select(small, b.fmul(value, 2.0**54), value)
-    guess = b.bitcast(_high_word_only(rsqrt64h)(b, b.bitcast(value, "i64")), "double")
-    error = b.intrinsic("fma", value, b.fneg(b.fmul(guess, guess)), 1.0)
+    first = guess(b, value)
+    error = b.intrinsic("fma", value, b.fneg(b.fmul(first, first)), 1.0)
     correction = b.intrinsic("fma", error, 0.375, 0.5)
-    refined = b.intrinsic("fma", correction, b.fmul(guess, error), guess)
+    refined = b.intrinsic("fma", correction, b.fmul(first, error), first)
     result = b.bitcast(b.select(small, b.fmul(refined, 2.0**27), refined), "i64")
     sign, size = b.and_(x, 1 << 63), b.and_(x, (1 << 63) - 1)
     infinity = 0x7FF << 52
@@ -127,10 +129,14 @@ def rsqrt_double(b: Builder, x: Value) -> Value:
     return with_cases(b, result, cases)
 
 
+def _rsqrt64h_guess(b: Builder, x: Value) -> Value:
+    return b.bitcast(_high_word_only(rsqrt64h)(b, b.bitcast(x, "i64")), "double")
+
+
 UNITS_F64: dict[str, Unit] = {
     "rcp.approx.ftz.f64": _high_word_only(rcp64h),
     "rsqrt.approx.ftz.f64": _high_word_only(rsqrt64h),
-    "rsqrt.approx.f64": rsqrt_double,
+    "rsqrt.approx.f64": lambda b, x: rsqrt_double_by(_rsqrt64h_guess, b, x),
 }
 
 
