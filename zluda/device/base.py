@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from zluda.ptx import Module
@@ -108,3 +108,64 @@ class Device(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Streams(Protocol):
+    """Streams and events of a GPU. Handles are integers; 0, 1 and 2 are CUDA's predefined streams.
+
+    Entries raise CudaError; the failure of a kernel shows at whatever waits for it, with ``launch`` set.
+    """
+
+    def create(self, flags: int, priority: int) -> int: ...
+
+    def destroy(self, stream: int) -> None: ...
+
+    def synchronize(self, stream: int) -> None: ...
+
+    def done(self, stream: int) -> bool: ...
+
+    def wait(self, stream: int, event: int) -> None: ...
+
+    def create_event(self, flags: int) -> int: ...
+
+    def destroy_event(self, event: int) -> None: ...
+
+    def record(self, event: int, stream: int) -> None: ...
+
+    def synchronize_event(self, event: int) -> None: ...
+
+    def event_done(self, event: int) -> bool: ...
+
+    def elapsed(self, start: int, end: int) -> float:
+        """Milliseconds."""
+        ...
+
+
+@runtime_checkable
+class GpuDevice(Device, Protocol):
+    """A device that works on its own: what is launched runs while the host goes on.
+
+    ``product`` is its maker's name for it.
+    """
+
+    product: str
+
+    @property
+    def streams(self) -> Streams: ...
+
+    def enqueue(
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Launch on a stream, as ``launch`` does without waiting."""
+        ...
+
+    def memory_info(self) -> tuple[int, int]:
+        """Free and total bytes."""
+        ...
