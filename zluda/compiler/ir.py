@@ -53,12 +53,14 @@ class Module:
 
     ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
+    ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's.
     """
 
     stack: str = "ptr"
     tables: str = "ptr"
     helpers: str = "noinline nounwind"
     approximate: Approximate | None = None
+    any_nan: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)

@@ -79,10 +79,11 @@ _CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF}
 def canonical_nan(b: Builder, value: Value) -> Value:
     """A floating value's bits as an integer, with NVIDIA's NaN (f16 0x7fff, f32 0x7fffffff).
 
-    NVIDIA keeps f64 NaN payloads (IEEE 754 6.2.3), as does the host: those bits are left as they are.
+    NVIDIA keeps f64 NaN payloads (IEEE 754 6.2.3), as does the host: those bits are left as they are; so are
+    all where the module says that any NaN will do.
     """
     bits = as_bits(b, value, value.width)
     nan = _CANONICAL_NAN.get(value.width)
-    if nan is None or value.type not in FLOAT_BITS:
+    if nan is None or value.type not in FLOAT_BITS or b.module.any_nan:
         return bits
     return b.select(b.fcmp("uno", value, value), nan, bits)
