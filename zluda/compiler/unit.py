@@ -59,7 +59,10 @@ def named(function: Function) -> Iterator[tuple[Instruction, str]]:
 
 @dataclass(slots=True)
 class Unit:
-    """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order."""
+    """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order.
+
+    ``numerics`` says how approximate instructions are computed.
+    """
 
     module: Module
     kernel: Function
@@ -72,6 +75,7 @@ class Unit:
     uses_fibers: bool = False
     candidates: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    numerics: str = "nvidia"
 
     def __post_init__(self) -> None:
         self._reach(self.kernel)

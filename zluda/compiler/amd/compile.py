@@ -8,6 +8,7 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
+from zluda.compiler.amd import approximate
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
@@ -19,12 +20,15 @@ from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.target import CompiledKernel
 from zluda.compiler.unit import Unit
 
 # HIP 5 loads version 4 and refuses a kernel that lists hidden arguments which it does not know; no kernel of
 # this compiler uses any (LLVM User Guide for AMDGPU, "AMDGPU LLVM IR Attributes").
 _HIDDEN_ARGUMENTS = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
+
+_NUMERICS = {"native": lambda unit: approximate.compute}
 
 
 def compile_unit(
@@ -63,6 +67,7 @@ def kernel_ir(
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
+    choose_numerics(unit, _NUMERICS)
     for name in unit.functions:
         define_function(unit, name, ops)
     _define_kernel(unit, ops)
