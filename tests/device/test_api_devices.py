@@ -27,7 +27,7 @@ def wide(device: PythonDevice, grid: Any, block: Any, packed: bytes) -> None:
 @pytest.fixture
 def below(monkeypatch: pytest.MonkeyPatch) -> PythonDevice:
     below = PythonDevice({"add": add, "wide": wide})
-    monkeypatch.setitem(api._OPEN, "cpu", lambda name: below)
+    monkeypatch.setitem(api._OPEN, "cpu", lambda name, numerics: below)
     return below
 
 
@@ -59,7 +59,7 @@ class TestNames:
 
 class TestOptions:
     @pytest.mark.parametrize(
-        "option", [{"numerics": "native"}, {"numerics": "x"}, {"check": "memory"}, {"contract": "off"}]
+        "option", [{"numerics": "envelope"}, {"numerics": "x"}, {"check": "memory"}, {"contract": "off"}]
     )
     def test_what_is_not_built_is_named(self, below: PythonDevice, option: dict[str, Any]) -> None:
         (name, value), *_ = option.items()

@@ -219,7 +219,7 @@ class TestErrors:
         with pytest.raises(DeviceError, match="hip:0"):
             start("hip:0")
         with pytest.raises(UnsupportedError, match="numerics"):
-            start(numerics="native")
+            start(numerics="neither")
 
 
 class TestMemory:

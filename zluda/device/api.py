@@ -50,7 +50,7 @@ class Device:
 
     @property
     def numerics(self) -> str:
-        """``"nvidia"``: approximate instructions give NVIDIA's bits."""
+        """``"nvidia"``: approximate instructions give NVIDIA's bits. ``"native"``: the device's own."""
         return self._device.numerics
 
     def load_module(self, data: str | bytes, *, file: str = "<ptx>") -> Module:
@@ -235,25 +235,25 @@ def open_device(name: str, *, numerics: str | None, check: str, contract: str, i
         # The runner stands above this package, which must not depend on it: found by name, when asked for.
         isolated: base.Device = importlib.import_module("zluda.runner").open_isolated(full, numerics=numerics)
         return Device(isolated)
-    return Device(_OPEN[names.kind(full)](full))
+    return Device(_OPEN[names.kind(full)](full, names.chosen_numerics(full, numerics)))
 
 
-def _open_cpu(name: str) -> base.Device:
+def _open_cpu(name: str, numerics: str) -> base.Device:
     from zluda.device.cpu import CpuDevice
 
-    return CpuDevice()
+    return CpuDevice(numerics=numerics)
 
 
-def _open_cuda(name: str) -> base.Device:
+def _open_cuda(name: str, numerics: str) -> base.Device:
     from zluda.device.cuda import CudaDevice
 
     return CudaDevice(int(name.partition(":")[2]))
 
 
-def _open_amd(name: str) -> base.Device:
+def _open_amd(name: str, numerics: str) -> base.Device:
     from zluda.device.amd import AmdDevice
 
-    return AmdDevice(name)
+    return AmdDevice(name, numerics=numerics)
 
 
 _OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd}

@@ -7,7 +7,11 @@ import re
 from zluda.errors import DeviceError, UnsupportedError
 
 # Kind → the numerics it has, its default first. An NVIDIA GPU's own arithmetic is NVIDIA's.
-NUMERICS: dict[str, tuple[str, ...]] = {"cpu": ("nvidia",), "cuda": ("nvidia", "native"), "gfx": ("nvidia",)}
+NUMERICS: dict[str, tuple[str, ...]] = {
+    "cpu": ("nvidia", "native"),
+    "cuda": ("nvidia", "native"),
+    "gfx": ("nvidia", "native"),
+}
 CHECKS = ("none",)
 CONTRACTS = ("auto",)
 
@@ -41,6 +45,11 @@ def resolve(name: str) -> str:
 def kind(name: str) -> str:
     """``"cpu"``, ``"cuda"``, ``"gfx"`` …: a full name without its number."""
     return "gfx" if name.startswith("gfx") else name.partition(":")[0]
+
+
+def chosen_numerics(name: str, wanted: str | None) -> str:
+    """The numerics of device ``name``: what is wanted, or its default."""
+    return wanted or NUMERICS[kind(name)][0]
 
 
 def check_options(name: str, *, numerics: str | None, check: str, contract: str) -> None:

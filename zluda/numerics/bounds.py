@@ -103,7 +103,7 @@ _LOGARITHM = (
     Piece(2.0, Limit(absolute=2**-22), Limit(absolute=2.15e-7)),
     Piece(math.inf, Limit(relative=2**-22), Limit(ulp=1.39)),
 )
-_QUOTIENT = (_ulp(2, 2),)
+_QUOTIENT = (_ulp(2.0, 2.0),)
 _HIGH_WORD = (Piece(measured=Limit(relative=2**-20)),)
 
 
@@ -116,11 +116,11 @@ def _pair(name: str, function: str, pieces: tuple[Piece, ...], range: float | No
 
 
 _ROWS = [
-    *_pair("rcp.approx", "rcp", (_ulp(1, 0.985),)),
+    *_pair("rcp.approx", "rcp", (_ulp(1.0, 0.985),)),
     *_pair("rsqrt.approx", "rsqrt", (Piece(documented=Limit(relative=2**-22.9), measured=Limit(ulp=1.52)),)),
     *_pair("sqrt.approx", "sqrt", (Piece(documented=Limit(relative=2**-23), measured=Limit(ulp=0.945)),)),
-    Bound("ex2.approx.ftz.f32", "ex2", F32, (_ulp(2, 2.06),), ftz=True),
-    Bound("ex2.approx.f32", "ex2", F32, (_ulp(2, 2.06, upto=126.0), _ulp(2, 2.39))),
+    Bound("ex2.approx.ftz.f32", "ex2", F32, (_ulp(2.0, 2.06),), ftz=True),
+    Bound("ex2.approx.f32", "ex2", F32, (_ulp(2.0, 2.06, upto=126.0), _ulp(2.0, 2.39))),
     *_pair("lg2.approx", "lg2", _LOGARITHM),
     *_pair("sin.approx", "sin", _TRIGONOMETRIC, range=1.0),
     *_pair("cos.approx", "cos", _TRIGONOMETRIC, range=1.0),
@@ -129,9 +129,13 @@ _ROWS = [
     ),
     *_pair("div.approx", "div_approx", _QUOTIENT),
     *_pair("div.full", "div", _QUOTIENT),
-    Bound("ex2.approx.f16", "ex2", F16, (Piece(math.inf, Limit(relative=2**-9.9), Limit(ulp=1)),)),
+    Bound("ex2.approx.f16", "ex2", F16, (Piece(math.inf, Limit(relative=2**-9.9), Limit(ulp=1.001)),)),
     Bound(
-        "ex2.approx.ftz.bf16", "ex2", BF16, (Piece(math.inf, Limit(relative=2**-7), Limit(ulp=1)),), ftz=True
+        "ex2.approx.ftz.bf16",
+        "ex2",
+        BF16,
+        (Piece(math.inf, Limit(relative=2**-7), Limit(ulp=1.001)),),
+        ftz=True,
     ),
     Bound(
         "tanh.approx.f16",
@@ -141,7 +145,11 @@ _ROWS = [
         range=1.0,
     ),
     Bound(
-        "tanh.approx.bf16", "tanh", BF16, (Piece(math.inf, Limit(absolute=2**-8), Limit(ulp=1)),), range=1.0
+        "tanh.approx.bf16",
+        "tanh",
+        BF16,
+        (Piece(math.inf, Limit(absolute=2**-8), Limit(ulp=1.001)),),
+        range=1.0,
     ),
     Bound("rcp.approx.ftz.f64", "rcp", F64_HIGH, _HIGH_WORD, ftz=True),
     Bound("rsqrt.approx.ftz.f64", "rsqrt", F64_HIGH, _HIGH_WORD, ftz=True),

@@ -43,14 +43,14 @@ _WARM_UP = b"""
 """
 
 
-def _cpu(name: str, memory: Memory) -> Device:
-    return CpuDevice(memory)
+def _cpu(name: str, memory: Memory, numerics: str) -> Device:
+    return CpuDevice(memory, numerics=numerics)
 
 
-def _amd(name: str, memory: Memory) -> Device:
+def _amd(name: str, memory: Memory, numerics: str) -> Device:
     from zluda.device.amd import AmdDevice
 
-    return AmdDevice(name, memory)
+    return AmdDevice(name, memory, numerics=numerics)
 
 
 # Kind of device → (what makes it, the package whose modules may be imported late).
@@ -66,10 +66,11 @@ def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
             importlib.import_module(module.name)
     for late in _LATE:
         importlib.import_module(late)
-    device = make(name, memory)
+    numerics = names.chosen_numerics(name, setup["numerics"])
+    device = make(name, memory, numerics)
     with cache.using(None):  # what is found there would not be compiled
         _warm_up(TranslatedDriver(device))
-    return TranslatedDriver(make(name, memory))
+    return TranslatedDriver(make(name, memory, numerics))
 
 
 def _warm_up(driver: Driver) -> None:

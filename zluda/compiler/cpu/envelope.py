@@ -82,7 +82,7 @@ def _distance(b: Builder, limit: Limit, size: Value, spacing: Value | None) -> V
     """The largest of a limit's parts; ``size`` is ``|y|``."""
     result = b.splat(b.const("double", limit.absolute), size.lanes)
     parts = [b.fmul(size, limit.relative)] if limit.relative else []
-    parts += [b.fmul(spacing, limit.ulp)] if limit.ulp and spacing is not None else []
+    parts += [b.fmul(spacing, float(limit.ulp))] if limit.ulp and spacing is not None else []
     for part in parts:
         result = b.intrinsic("maximumnum", result, part)
     return result

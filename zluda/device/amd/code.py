@@ -48,6 +48,9 @@ class Loader(Protocol[K_co]):
     def code_object_version(self) -> int: ...
 
     @property
+    def numerics(self) -> str: ...
+
+    @property
     def variables(self) -> VariableMemory:
         """Where module variables live."""
         ...
@@ -120,6 +123,7 @@ class AmdKernel(Generic[K]):
                 device.target_id,
                 wave_size=device.wave_size,
                 code_object_version=device.code_object_version,
+                numerics=device.numerics,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)

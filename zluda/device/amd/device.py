@@ -19,9 +19,9 @@ from zluda.ptx import Module
 class AmdDevice:
     """An AMD GPU, emulated. Implements :class:`zluda.device.base.Device` for PTX modules.
 
-    ``name`` is a target's (``"gfx1030"``), ``memory`` where allocations live. ``numerics`` is ``"nvidia"``, or
-    ``"native"``: approximate instructions by AMD's own. Raises DeviceError for an
-    unknown target, or where LLVM's disassembler is not installed.
+    ``name`` is a target's (``"gfx1030"``), ``memory`` where allocations live. ``numerics`` is ``"nvidia"``,
+    or ``"native"``: approximate instructions by AMD's own. Raises DeviceError for an unknown target, or where
+    LLVM's disassembler is not installed.
     """
 
     emulated = True

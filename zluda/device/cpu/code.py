@@ -54,18 +54,32 @@ class CpuKernel:
         """The code for a block shape. Raises PtxError or UnsupportedError."""
         found = self._specializations.get(block)
         if found is None:
-            compiled = compile_kernel(self.code.module, self.name, "cpu", block=block)
-            addresses = [self.code.global_variable(n)[0] for n in compiled.symbols]
+            compiled = compile_kernel(
+                self.code.module, self.name, "cpu", block=block, numerics=self.code.numerics
+            )
+            addresses = [self.code.address(n) for n in compiled.symbols]
             table = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
             found = self._specializations[block] = Specialization(compiled, LinkedKernel(compiled), table)
         return found
 
 
 class CpuCode:
-    """Implements :class:`zluda.device.base.Code`."""
+    """Implements :class:`zluda.device.base.Code`.
 
-    def __init__(self, memory: Memory, module: Module, globals_at: Mapping[str, int]) -> None:
-        self.memory, self.module = memory, module
+    ``own_symbols`` are what code can name beside the module's variables, and where that is.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        module: Module,
+        globals_at: Mapping[str, int],
+        *,
+        numerics: str,
+        own_symbols: Mapping[str, int],
+    ) -> None:
+        self.memory, self.module, self.numerics = memory, module, numerics
+        self._own_symbols = own_symbols
         self.kernel_names = tuple(module.kernel_names)
         self._kernels: dict[str, CpuKernel] = {}
         self._variables = Variables(memory, module, globals_at)
@@ -83,6 +97,11 @@ class CpuCode:
     def global_variable(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a ``.global`` or ``.const`` variable."""
         return self._variables[name]
+
+    def address(self, symbol: str) -> int:
+        """Where what a kernel names by ``symbol`` is."""
+        own = self._own_symbols.get(symbol)
+        return self._variables[symbol][0] if own is None else own
 
     def unload(self) -> None:
         """Free the variables and forget the code."""

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from zluda.compiler import cache
-from zluda.compiler.cpu.context import FAULT_CODES, FAULTS, Job
+from zluda.compiler.cpu.context import FAULT_CODES, FAULTS, PERTURBATION, Job, Perturbation
 from zluda.compiler.target import Refusal
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
@@ -24,14 +24,19 @@ class CpuDevice:
     """Runs kernels in this process, bit for bit as NVIDIA's GPUs do.
 
     ``memory`` is where allocations live (a fresh :class:`Memory` by default). ``threads`` is how many blocks
-    run at once. Implements :class:`zluda.device.base.Device`.
+    run at once. ``numerics`` is ``"nvidia"``, ``"native"`` (approximate instructions by fast vector code), or
+    ``"envelope"`` (moved inside their bounds, as :meth:`perturb` says). Implements
+    :class:`zluda.device.base.Device`.
     """
 
     name = "cpu"
     emulated = False
-    numerics = "nvidia"
 
-    def __init__(self, memory: Memory | None = None, *, threads: int | None = None) -> None:
+    def __init__(
+        self, memory: Memory | None = None, *, threads: int | None = None, numerics: str = "nvidia"
+    ) -> None:
+        self.numerics = numerics
+        self._perturbation = Perturbation()
         self.memory = memory if memory is not None else Memory()
         cache.prepare()
         runtime()
@@ -57,7 +62,16 @@ class CpuDevice:
         self.memory.write(address, pattern * count)
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> CpuCode:
-        return CpuCode(self.memory, module, globals_at or {})
+        own = {PERTURBATION: ctypes.addressof(self._perturbation)}
+        return CpuCode(self.memory, module, globals_at or {}, numerics=self.numerics, own_symbols=own)
+
+    def perturb(self, shift: float, spread: float, seed: int) -> None:
+        """From now on move approximate results by ``shift + spread * noise(seed)`` of their bounds.
+
+        At first they are exact. Only ``numerics="envelope"`` heeds this.
+        """
+        cell = self._perturbation
+        cell.shift, cell.spread, cell.seed = shift, spread, seed
 
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
