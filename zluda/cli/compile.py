@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from zluda.cli.say import say
 from zluda.errors import Error
 
 if TYPE_CHECKING:
+    from zluda.compiler.emit import Emitted
     from zluda.ptx import Module
 
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 @click.option("--kernel", metavar="NAME", help="One kernel; else all of the module.")
 @click.option("--block", default="256", metavar="X[,Y[,Z]]", help="Block size, for the target cpu.")
 @click.option("--wave", type=click.Choice(["32", "64"]), help="Lanes a wave, where the target has both.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write; standard output by default.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write; several objects: a directory.")
+@click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="At once; as many as processors.")
 @click.option("--report", "want_report", is_flag=True, help="Registers, occupancy, memory, instruction mix.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object a line.")
 def command(
@@ -36,52 +39,81 @@ def command(
     block: str,
     wave: str | None,
     output: str | None,
+    jobs: int | None,
     want_report: bool,
     as_json: bool,
 ) -> None:
     """Compile the PTX in FILE (PTX text, a fatbin, or an executable that holds one).
 
+    A kernel that cannot be compiled is named with its reason, and the others are compiled all the same. Exits
+    0 when all were, 1 when some were not, 2 when none was or FILE cannot be read.
+
     Example: zluda compile saxpy.ptx --target gfx1100 --emit asm --report
     """
-    from zluda.compiler.emit import BINARY, emit_kernel
+    from zluda.compiler.emit import BINARY, Request, emit_kernels
 
     module = _module(file)
     names = [kernel] if kernel else list(module.kernel_names)
-    if kernel and kernel not in module.kernel_names:
-        raise Error(f"{file} has no kernel {kernel}; it has {', '.join(module.kernel_names) or 'none'}")
-    kind = kind or ("" if want_report or as_json else "asm")
-    if kind in BINARY and len(names) != 1:
-        raise Error(f"{file} has {len(names)} kernels; choose one with --kernel for --emit {kind}")
-    shape, wave_size = _block(block), int(wave or 0)
-    if kind:
-        parts = [emit_kernel(module, n, target, kind, block=shape, wave_size=wave_size) for n in names]
-        _write(b"\n".join(parts), output, binary=kind in BINARY)
-    if want_report or as_json:
-        from zluda.compiler.amd.report import report
+    if not names or (kernel and kernel not in module.kernel_names):
+        raise Error(f"{file} has no kernel {kernel or ''}; it has {', '.join(module.kernel_names) or 'none'}")
+    want_report = want_report or as_json
+    kind = kind or ("" if want_report else "asm")
+    if kind in BINARY and len(names) > 1 and not output:
+        raise Error(f"{file} has {len(names)} kernels; choose one with --kernel, or give a directory with -o")
+    request = Request(
+        target=target, kind=kind, report=want_report, block=block_shape(block), wave_size=int(wave or 0)
+    )
+    found = emit_kernels(module, names, request, jobs=jobs or 0)
+    whole = [e for e in found if e.failure is None]
+    if kind and whole:
+        _write(whole, kind, output, several=len(names) > 1)
+    if want_report:
+        _print_report(found, as_json=as_json, aside=bool(kind) and output is None)
+    else:
+        for emitted in found:
+            if emitted.failure is not None:
+                say(_reason(emitted, file))
+    if len(whole) < len(found):
+        sys.exit(1 if whole else 2)
 
-        if target == "cpu":
-            raise Error("--report is of AMD targets; the CPU's registers are the host's")
-        for name in names:
-            found = report(emit_kernel(module, name, target, "hsaco", block=shape, wave_size=wave_size), name)
-            text = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
-            click.echo(text, err=bool(kind) and output is None)
+
+def _reason(emitted: Emitted, file: str) -> str:
+    assert emitted.failure is not None
+    return f"{file}: kernel {emitted.kernel}: {emitted.failure.reason}"
+
+
+def _print_report(found: Sequence[Emitted], *, as_json: bool, aside: bool) -> None:
+    from zluda.compiler.amd.report import Report
+
+    for emitted in found:
+        if emitted.failure is not None:
+            failure = emitted.failure
+            record = {"kernel": emitted.kernel, "error": failure.kind, "reason": failure.reason}
+            lines = [emitted.kernel, f"  {failure.kind:12} {failure.reason}"]
+        else:
+            assert emitted.report is not None
+            record, lines = emitted.report, list(Report(**emitted.report).lines())
+        click.echo(json.dumps(record) if as_json else "\n".join(lines), err=aside)
 
 
 def _module(file: str) -> Module:
     from zluda.ptx import parse_module
-    from zluda.ptx.containers import ptx_from
+    from zluda.ptx.containers import Container, identify, ptx_from
 
     try:
         data = Path(file).read_bytes()
     except OSError as error:
         raise Error(f"{file}: {error.strerror}") from error
+    if identify(data) is Container.PTX:
+        return parse_module(data, file=file)
     images = list(ptx_from(data))
     if not images:
         raise Error(f"{file} holds no PTX")
     return parse_module(max(images, key=lambda image: image.arch).text, file=file)
 
 
-def _block(text: str) -> tuple[int, int, int]:
+def block_shape(text: str) -> tuple[int, int, int]:
+    """``X[,Y[,Z]]`` as a block's shape. Raises Error for anything else."""
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
@@ -92,10 +124,20 @@ def _block(text: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _write(data: bytes, output: str | None, *, binary: bool) -> None:
+def _write(found: Sequence[Emitted], kind: str, output: str | None, *, several: bool) -> None:
+    from zluda.compiler.emit import BINARY
+
+    if kind in BINARY and several:
+        assert output is not None
+        directory = Path(output)
+        directory.mkdir(parents=True, exist_ok=True)
+        for emitted in found:
+            (directory / f"{emitted.kernel}.{'o' if kind == 'obj' else kind}").write_bytes(emitted.data)
+        return
+    data = b"\n".join(emitted.data for emitted in found)
     if output is not None:
         Path(output).write_bytes(data)
-    elif binary and sys.stdout.isatty():
+    elif kind in BINARY and sys.stdout.isatty():
         raise Error("machine code is not for a terminal; give -o FILE")
     else:
         sys.stdout.buffer.write(data)

@@ -20,6 +20,11 @@ VERBS = {
     "trace": ("zluda.cli.trace", "record a CUDA program on an NVIDIA host"),
     "replay": ("zluda.cli.replay", "replay a trace on a device and compare every launch with the record"),
     "compile": ("zluda.cli.compile", "compile PTX for a target: LLVM IR, assembly, objects, code objects"),
+    "precompile": (
+        "zluda.cli.precompile",
+        "compile all kernels of traces, programs, libraries into the cache",
+    ),
+    "cache": ("zluda.cli.cache", "look into the kernel cache, empty it, take it elsewhere"),
     "diff": ("zluda.cli.diff", "compare two traces or replays"),
     "info": ("zluda.cli.info", "summarise a trace"),
     "dump": ("zluda.cli.dump", "print a trace's calls, launches, modules or memory"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from zluda.cli.progress import progress_bar
 from zluda.cli.say import say
 from zluda.errors import Error
 
@@ -74,7 +74,7 @@ def command(
     def one(file: str, device: str) -> ReplayResult:
         import zluda
 
-        with _progress(file) as progress:
+        with progress_bar(file, "calls") as progress:
             return zluda.replay(
                 file,
                 device=device,
@@ -134,24 +134,3 @@ def _show(result: ReplayResult, *, as_json: bool) -> None:
     from zluda.report.terminal import print_result
 
     print_result(result)
-
-
-@contextmanager
-def _progress(file: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, none in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("calls"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(file, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,55 +1,140 @@
-"""One kernel in any form on its way to machine code: what ``zluda compile`` writes."""
+"""Kernels in any form on their way to machine code, and what they need: what ``zluda compile`` writes."""
 
 from __future__ import annotations
 
-from zluda.compiler.target import Dim3
-from zluda.errors import UnsupportedError
-from zluda.ptx import Module
+import dataclasses
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zluda.compiler import compile_kernel
+from zluda.compiler.apart import Failure, each_apart
+from zluda.errors import Error, UnsupportedError
+
+if TYPE_CHECKING:
+    from zluda.compiler.target import Dim3
+    from zluda.ptx import Module
 
 KINDS = ("ptx", "llvm", "asm", "obj", "hsaco")
 BINARY = ("obj", "hsaco")
 
 
-def emit_kernel(
-    module: Module, name: str, target: str, kind: str, *, block: Dim3, wave_size: int = 0
-) -> bytes:
-    """A kernel as ``kind`` (of :data:`KINDS`) for ``"cpu"`` or an AMD target.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is wanted of each kernel: a ``kind`` of :data:`KINDS` (or none), a report, or both.
 
-    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). A code object
-    leaves the module's variables to its loader. Raises PtxError and UnsupportedError as compilation does.
+    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own).
     """
-    if kind == "ptx":
+
+    target: str
+    kind: str = ""
+    report: bool = False
+    block: Dim3 = (256, 1, 1)
+    wave_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One kernel: its form, its report (fields of :class:`~zluda.compiler.amd.report.Report`), or why not."""
+
+    kernel: str
+    data: bytes = b""
+    report: dict[str, Any] | None = None
+    failure: Failure | None = None
+
+
+def emit_kernels(module: Module, names: Sequence[str], request: Request, *, jobs: int = 0) -> list[Emitted]:
+    """Each kernel in a process of its own, ``jobs`` at once: one that fails keeps no other from it.
+
+    Raises UnsupportedError for what the target does not have at all, DeviceError for an unknown target.
+    """
+    _check(request)
+
+    def work(name: str) -> bytes:
+        data, found = emit_kernel(module, name, request)
+        header = json.dumps(found).encode()
+        return len(header).to_bytes(4, "little") + header + data
+
+    done = {name: outcome for name, outcome in each_apart(names, work, jobs=jobs)}
+    return [_emitted(name, done[name].value, done[name].failure) for name in names]
+
+
+def _emitted(name: str, value: bytes, failure: Failure | None) -> Emitted:
+    if failure is not None:
+        return Emitted(name, failure=failure)
+    end = 4 + int.from_bytes(value[:4], "little")
+    return Emitted(name, value[end:], json.loads(value[4:end]))
+
+
+def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dict[str, Any] | None]:
+    """A kernel's form and report, in this process. A code object leaves the module's variables to its loader.
+
+    Raises PtxError and UnsupportedError as compilation does.
+    """
+    from zluda.compiler.amd.linker import link
+
+    data = b""
+    if request.kind == "ptx":
         from zluda.ptx.printer import print_function
 
-        return print_function(module.function(name)).encode()
-    return (_cpu if target == "cpu" else _amd)(module, name, target, kind, block, wave_size)
+        data = print_function(module.function(name)).encode()
+    elif request.kind in ("llvm", "asm"):
+        data = _text(module, name, request)
+    if request.kind not in BINARY and not request.report:
+        return data, None
+    compiled = compile_kernel(
+        module, name, request.target, block=request.block, wave_size=request.wave_size
+    ).code
+    code = compiled if request.target == "cpu" else link(compiled)
+    if request.kind in BINARY:
+        data = compiled if request.kind == "obj" else code
+    return data, _report(code, name) if request.report else None
 
 
-def _cpu(module: Module, name: str, target: str, kind: str, block: Dim3, wave_size: int) -> bytes:
-    from zluda.compiler.cpu.compile import kernel_ir
-    from zluda.compiler.cpu.llvm import emit_assembly, emit_object
-    from zluda.compiler.unit import kernel_unit
+def _report(code: bytes, name: str) -> dict[str, Any]:
+    from zluda.compiler.amd.report import report
 
-    if kind == "hsaco":
-        raise UnsupportedError("--emit hsaco", "target cpu; expected a gfx target")
-    text = kernel_ir(kernel_unit(module, name, block))
-    if kind == "llvm":
-        return text.encode()
-    return emit_object(text) if kind == "obj" else emit_assembly(text)
+    return dataclasses.asdict(report(code, name))
 
 
-def _amd(module: Module, name: str, target: str, kind: str, block: Dim3, wave_size: int) -> bytes:
-    from zluda.compiler.amd import targets
-    from zluda.compiler.amd.compile import kernel_ir
-    from zluda.compiler.amd.linker import link
-    from zluda.compiler.amd.llvm import Options
+def _text(module: Module, name: str, request: Request) -> bytes:
+    if request.target == "cpu":
+        from zluda.compiler.cpu.compile import kernel_ir
+        from zluda.compiler.cpu.llvm import emit_assembly
+        from zluda.compiler.unit import kernel_unit
+
+        text = kernel_ir(kernel_unit(module, name, request.block))
+        return text.encode() if request.kind == "llvm" else emit_assembly(text)
+    from zluda.compiler.amd.compile import kernel_ir as amd_ir
+    from zluda.compiler.amd.llvm import Options, emit
+    from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
-    from zluda.compiler.amd.worker import emit_apart
 
-    chosen = targets.target(target)
-    text = kernel_ir(build_unit(module, name), chosen, wave_size)
-    if kind == "llvm":
+    chosen = target_id(request.target).target
+    text = amd_ir(build_unit(module, name), chosen, request.wave_size)
+    if request.kind == "llvm":
         return text.encode()
-    options = Options(chosen.name, wave_size or chosen.wave_size, "obj" if kind == "hsaco" else kind)
-    emitted = emit_apart(text, options)
-    return link(emitted) if kind == "hsaco" else emitted
+    return emit(text, Options(request.target, request.wave_size or chosen.wave_size, request.kind))
+
+
+def _check(request: Request) -> None:
+    """What is wrong with a request for every kernel; and what all kernels need is imported before a fork."""
+    if request.kind and request.kind not in KINDS:
+        raise Error(f"{request.kind!r}; expected {', '.join(KINDS)}")
+    if request.target == "cpu":
+        if request.kind == "hsaco":
+            raise UnsupportedError("--emit hsaco", "target cpu; expected a gfx target")
+        if request.report:
+            raise UnsupportedError("--report", "target cpu, whose registers are the host's")
+    else:
+        from zluda.compiler.amd.targets import target_id
+
+        target_id(request.target)
+    if request.kind == "ptx" and not request.report:
+        return
+    back_end = "cpu" if request.target == "cpu" else "amd"
+    for needed in ("compile", "llvm"):
+        importlib.import_module(f"zluda.compiler.{back_end}.{needed}")
+    importlib.import_module("llvmlite.binding")

@@ -8,15 +8,10 @@ import pytest
 import zluda
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.code_object import CodeObject
-from zluda.compiler.amd.compile import kernel_ir
 from zluda.compiler.amd.faults import fence_products
 from zluda.compiler.amd.linker import link
-from zluda.compiler.amd.llvm import Options
 from zluda.compiler.amd.report import report, unit_of
-from zluda.compiler.amd.targets import target
-from zluda.compiler.amd.unit import build_unit
-from zluda.compiler.amd.worker import emit_apart
-from zluda.errors import DeviceError, Error, UnsupportedError
+from zluda.errors import DeviceError, UnsupportedError
 from zluda.ptx import parse_module
 
 TARGETS = ("gfx1030", "gfx1100", "gfx90a")
@@ -167,17 +162,6 @@ def test_an_instruction_without_a_lowering_is_named(name: str) -> None:
 def test_an_unknown_target_is_named() -> None:
     with pytest.raises(DeviceError, match="gfx1: no such AMD target"):
         compile_kernel(parse_module(_kernel("")), "k", "gfx1")
-
-
-def test_the_worker_gives_what_llvm_gives_here() -> None:
-    text = kernel_ir(build_unit(parse_module(_kernel("mov.u32 %r1, 1;")), "k"), target("gfx1030"))
-    assert b"s_endpgm" in emit_apart(text, Options("gfx1030", 32, "asm"))
-
-
-def test_the_worker_turns_llvms_end_into_an_error() -> None:
-    bad = 'target triple = "amdgcn-amd-amdhsa"\ndefine amdgpu_kernel void @k() { ret i32 0 }\n'
-    with pytest.raises(Error, match="LLVM failed for gfx1030"):
-        emit_apart(bad, Options("gfx1030", 32))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -119,8 +119,8 @@ class Store:
             self.evict()
 
     def raw(self, entry: Entry) -> bytes | None:
-        """An entry's file, checked; None where it has gone or is damaged."""
-        data = self._read(entry.name)
+        """An entry's file, checked; None where it has gone or is damaged. Does not count as a use."""
+        data = self._read(entry.name, use=False)
         return data if data is not None and unpack(entry.key, data) is not None else None
 
     def entries(self) -> Iterator[Entry]:
@@ -167,7 +167,7 @@ class Store:
 
     # --- files -----------------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> bytes | None:
+    def _read(self, name: str, *, use: bool = True) -> bytes | None:
         try:
             fd = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=self._fd)
         except FileNotFoundError:
@@ -181,8 +181,9 @@ class Store:
                 log.warning("%s: %s is not an entry of this user's; left alone", self.path, name)
                 return None
             data = file.read()
-            with suppress(OSError):  # a read-only file system: entries then age by when they were made
-                os.utime(fd)
+            if use:
+                with suppress(OSError):  # a read-only file system: entries then age by when they were made
+                    os.utime(fd)
         return data
 
     def _write(self, name: str, data: bytes) -> None:

@@ -1,0 +1,223 @@
+"""Compiling modules' kernels into the cache, each in a process of its own, and what became of each."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zluda import config
+from zluda.compiler import apart, cache, compile_kernel
+from zluda.compiler.precompile.sources import Source
+from zluda.compiler.target import Dim3
+from zluda.errors import Error
+from zluda.ptx import Module, parse_module
+
+Progress = Callable[[int, int], None]
+"""Called with (kernels done, kernels in all)."""
+
+DEFAULT_BLOCK: Dim3 = (256, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One kernel for one target; ``block`` matters to the CPU alone. ``module`` counts the sources."""
+
+    module: int
+    kernel: str
+    target: str
+    block: Dim3
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResult:
+    """What became of a kernel: ``status`` is ``compiled``, ``cached``, or a failure's kind, with a reason."""
+
+    kernel: str
+    target: str
+    block: Dim3 | None
+    status: str
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.status not in ("compiled", "cached")
+
+
+@dataclass(slots=True)
+class ModuleResult:
+    """One module: its kernels, or the problem that kept all of it from being compiled."""
+
+    name: str
+    problem: str = ""
+    kernels: list[KernelResult] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.problem) or any(k.failed for k in self.kernels)
+
+    def counts(self) -> Counter[str]:
+        """How many kernels came to which status."""
+        return Counter(k.status for k in self.kernels)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        kernels = [
+            {
+                "kernel": k.kernel,
+                "target": k.target,
+                "block": k.block,
+                "status": k.status,
+                "seconds": round(k.seconds, 4),
+                "reason": k.reason,
+            }
+            for k in self.kernels
+        ]
+        return {"module": self.name, "problem": self.problem, "kernels": kernels}
+
+
+class _Watched:
+    """The cache, and whether it had what it was asked for."""
+
+    def __init__(self, behind: cache.Cache | None) -> None:
+        self._behind, self.hit = behind, False
+
+    def get(self, key: str) -> bytes | None:
+        found = self._behind.get(key) if self._behind is not None else None
+        self.hit = found is not None
+        return found
+
+    def put(self, key: str, payload: bytes, *, label: str = "") -> None:
+        if self._behind is not None:
+            self._behind.put(key, payload, label=label)
+
+
+def precompile(
+    sources: Iterable[Source],
+    targets: Sequence[str],
+    *,
+    blocks: Sequence[Dim3] = (DEFAULT_BLOCK,),
+    every_kernel: bool = False,
+    jobs: int = 0,
+    progress: Progress | None = None,
+) -> list[ModuleResult]:
+    """Compile all kernels of all sources for all targets; ``jobs`` at once (0: one a processor).
+
+    For the CPU, ``blocks`` are the shapes of kernels that neither a trace nor ``.reqntid`` gives one;
+    ``every_kernel`` compiles a trace's other kernels as well. Nothing that fails keeps the rest from being
+    compiled. Raises Error where there is no cache to fill, DeviceError for an unknown target.
+    """
+    store = cache.current()
+    if store is None:
+        raise Error(
+            "there is no kernel cache to fill: ZLUDA_CACHE_POLICY is off, or its directory cannot be made"
+        )
+    _set_up(targets)
+    results: list[ModuleResult] = []
+    modules: dict[int, Module] = {}
+    tasks: list[Task] = []
+    for number, source in enumerate(sources):
+        module, problem = _module(source)
+        results.append(ModuleResult(source.name, problem))
+        if module is not None:
+            modules[number] = module
+            tasks += _tasks(number, module, source, targets, blocks, every_kernel)
+
+    def work(task: Task) -> bytes:
+        watched = _Watched(store)
+        began = time.perf_counter()
+        with cache.using(watched):
+            _compile(modules[task.module], task)
+        return json.dumps([watched.hit, time.perf_counter() - began]).encode()
+
+    for done, (task, outcome) in enumerate(apart.each_apart(tasks, work, jobs=jobs), 1):
+        results[task.module].kernels.append(_result(task, outcome))
+        if progress is not None:
+            progress(done, len(tasks))
+    for result in results:
+        result.kernels.sort(key=lambda k: (k.kernel, k.target, k.block or ()))
+    return results
+
+
+def _compile(module: Module, task: Task) -> None:
+    wave_size = 0 if task.target == "cpu" else _wave_size(task.target)
+    compile_kernel(module, task.kernel, task.target, block=task.block, wave_size=wave_size)
+
+
+def _wave_size(name: str) -> int:
+    """As a device of that target has it."""
+    from zluda.compiler.amd.targets import target_id
+
+    target = target_id(name).target
+    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size
+
+
+def _set_up(targets: Sequence[str]) -> None:
+    """What is done once, before the first fork, so that no process does it again."""
+    cache.prepare()
+    for target in targets:
+        importlib.import_module(f"zluda.compiler.{'cpu' if target == 'cpu' else 'amd'}.compile")
+        if target == "cpu":
+            from zluda.compiler.cpu.llvm import target_machine
+
+            target_machine()
+        else:
+            _wave_size(target)
+
+
+def _module(source: Source) -> tuple[Module | None, str]:
+    """The module, or what is wrong with it."""
+    if source.problem:
+        return None, source.problem
+    try:
+        return parse_module(source.text, file=source.name), ""
+    except Error as error:
+        return None, str(error)
+
+
+def _tasks(
+    number: int,
+    module: Module,
+    source: Source,
+    targets: Sequence[str],
+    blocks: Sequence[Dim3],
+    every_kernel: bool,
+) -> Iterator[Task]:
+    launched = source.launched
+    for kernel in module.kernel_names:
+        if launched is not None and kernel not in launched and not every_kernel:
+            continue
+        for target in targets:
+            shapes = (
+                _shapes(module, kernel, (launched or {}).get(kernel, blocks))
+                if target == "cpu"
+                else blocks[:1]
+            )
+            for shape in shapes:
+                yield Task(number, kernel, target, shape)
+
+
+def _shapes(module: Module, kernel: str, otherwise: Sequence[Dim3]) -> Sequence[Dim3]:
+    """``.reqntid``'s shape where the kernel has one."""
+    try:
+        required = module.function(kernel).directives.get("reqntid", ())
+    except Error:
+        return otherwise[:1]  # compiling it says what is wrong with it
+    if not required:
+        return otherwise
+    x, y, z = (*required, 1, 1)[:3]
+    return [(x, y, z)]
+
+
+def _result(task: Task, outcome: apart.Outcome) -> KernelResult:
+    block = task.block if task.target == "cpu" else None
+    if outcome.failure is not None:
+        failure = outcome.failure
+        return KernelResult(task.kernel, task.target, block, failure.kind, reason=failure.reason)
+    hit, seconds = json.loads(outcome.value)
+    return KernelResult(task.kernel, task.target, block, "cached" if hit else "compiled", seconds)
