@@ -68,7 +68,11 @@ def cases() -> dict[str, Case]:
     rows = 512
     starts = np.concatenate([[0], r.integers(1, 12, rows).cumsum()]).astype(i)
     entries = int(starts[-1])
-    block, line = (256, 1, 1), lambda n: (n, 1, 1)
+    block = (256, 1, 1)
+
+    def line(n: int) -> Dim3:
+        return (n, 1, 1)
+
     return {
         "saxpy": Case(line(8), block, (floats(2048), floats(2048), f(1.5), i(2000)), 1),
         "black_scholes": Case(
@@ -121,7 +125,7 @@ def cases() -> dict[str, Case]:
 def from_ptx(target: str) -> Callable[[str], bytes]:
     """Kernel → its code object, made by zluda."""
     module = parse_module((KERNELS / "twelve.ptx").read_text(), file="twelve.ptx")
-    return lambda name: link(compile_kernel(module, name, target).code)
+    return lambda name: link(compile_kernel(module, name, target, numerics="native").code)
 
 
 def from_opencl(target: str) -> Callable[[str], bytes]:

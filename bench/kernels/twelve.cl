@@ -50,6 +50,7 @@ KERNEL reduction(global const float *in, global float *out, int n) {
     local float sums[256];
     int t = LOCAL_X;
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = THREAD; i < n; i += GLOBAL_SIZE_X) sum += in[i];
     sums[t] = sum;
     barrier_local();
@@ -80,6 +81,7 @@ KERNEL histogram(global const uint *in, global uint *bins, int n) {
     int t = LOCAL_X;
     local_bins[t] = 0;
     barrier_local();
+#pragma unroll 1
     for (int i = THREAD; i < n; i += GLOBAL_SIZE_X) {
         uint word = in[i];
         __opencl_atomic_fetch_add((local atomic_uint *)&local_bins[word & 255], 1u, __ATOMIC_RELAXED, __OPENCL_MEMORY_SCOPE_DEVICE);
@@ -120,6 +122,7 @@ KERNEL n_body(global const float4 *bodies, global float4 *acceleration, int n) {
     for (int start = 0; start < n; start += 256) {
         tile[t] = bodies[start + t];
         barrier_local();
+#pragma unroll 4
         for (int j = 0; j < 256; j++) {
             float4 other = tile[j];
             float dx = other.x - own.x, dy = other.y - own.y, dz = other.z - own.z;
@@ -177,6 +180,7 @@ KERNEL softmax(global const float *in, global float *out, int columns) {
     const global float *row = in + (long)GROUP_X * columns;
     global float *result = out + (long)GROUP_X * columns;
     float most = -3.4e38f;
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) most = __builtin_fmaxf(most, row[i]);
     s[t] = most;
     barrier_local();
@@ -187,6 +191,7 @@ KERNEL softmax(global const float *in, global float *out, int columns) {
     most = s[0];
     barrier_local();
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) {
         float e = __builtin_amdgcn_exp2f((row[i] - most) * 1.44269504f);
         result[i] = e;
@@ -199,6 +204,7 @@ KERNEL softmax(global const float *in, global float *out, int columns) {
         barrier_local();
     }
     sum = s[0];
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) result[i] = result[i] / sum;
 }
 
@@ -217,6 +223,7 @@ KERNEL spmv(global const int *starts, global const int *columns, global const fl
     int row = THREAD;
     if (row >= rows) return;
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = starts[row]; i < starts[row + 1]; i++) sum = __builtin_fmaf(values[i], x[columns[i]], sum);
     y[row] = sum;
 }

@@ -39,6 +39,7 @@ KERNEL reduction(const float *in, float *out, int n) {
     __shared__ float sums[256];
     int t = threadIdx.x;
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = THREAD; i < n; i += gridDim.x * blockDim.x) sum += in[i];
     sums[t] = sum;
     __syncthreads();
@@ -69,6 +70,7 @@ KERNEL histogram(const unsigned *in, unsigned *bins, int n) {
     int t = threadIdx.x;
     local_bins[t] = 0;
     __syncthreads();
+#pragma unroll 1
     for (int i = THREAD; i < n; i += gridDim.x * blockDim.x) {
         unsigned word = in[i];
         atomicAdd(&local_bins[word & 255], 1u);
@@ -109,6 +111,7 @@ KERNEL n_body(const float4 *bodies, float4 *acceleration, int n) {
     for (int start = 0; start < n; start += 256) {
         tile[t] = bodies[start + t];
         __syncthreads();
+#pragma unroll 4
         for (int j = 0; j < 256; j++) {
             float4 other = tile[j];
             float dx = other.x - own.x, dy = other.y - own.y, dz = other.z - own.z;
@@ -166,6 +169,7 @@ KERNEL softmax(const float *in, float *out, int columns) {
     const float *row = in + (long long)blockIdx.x * columns;
     float *result = out + (long long)blockIdx.x * columns;
     float most = -3.4e38f;
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) most = fmaxf(most, row[i]);
     s[t] = most;
     __syncthreads();
@@ -176,6 +180,7 @@ KERNEL softmax(const float *in, float *out, int columns) {
     most = s[0];
     __syncthreads();
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) {
         float e = exp2_approx((row[i] - most) * 1.44269504f);
         result[i] = e;
@@ -188,6 +193,7 @@ KERNEL softmax(const float *in, float *out, int columns) {
         __syncthreads();
     }
     sum = s[0];
+#pragma unroll 1
     for (int i = t; i < columns; i += 256) result[i] = result[i] / sum;
 }
 
@@ -206,6 +212,7 @@ KERNEL spmv(const int *starts, const int *columns, const float *values, const fl
     int row = THREAD;
     if (row >= rows) return;
     float sum = 0.0f;
+#pragma unroll 1
     for (int i = starts[row]; i < starts[row + 1]; i++) sum = fmaf(values[i], x[columns[i]], sum);
     y[row] = sum;
 }

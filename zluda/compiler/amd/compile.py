@@ -67,7 +67,9 @@ def kernel_ir(
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
+    ops.hidden_arguments = code_object_version >= CODE_OBJECT_VERSION
     choose_numerics(unit, _NUMERICS)
+    unit.ir.any_nan = unit.numerics == "native"
     for name in unit.functions:
         define_function(unit, name, ops)
     _define_kernel(unit, ops)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.targets import Target
 from zluda.compiler.analysis.shapes import UNIFORM
-from zluda.compiler.ir import Value, constant
+from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import Geometry, Lanes
 
 if TYPE_CHECKING:
@@ -28,9 +28,13 @@ def one(value: Value) -> Lanes:
 
 
 class Machine:
-    """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC."""
+    """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC.
+
+    ``hidden_arguments``: the loader passes those of code objects of version 5.
+    """
 
     geometry = Geometry(groups=1, width=1)
+    hidden_arguments = True
 
     def __init__(self, target: Target, wave_size: int) -> None:
         self.target, self.wave_size = target, wave_size
@@ -67,12 +71,21 @@ class Machine:
 
     def from_lane(self, f: FunctionCodegen, value: Value, lane: Value) -> Value:
         """``value`` (up to 64 bits) as an executing lane of the warp, 0 to 31, holds it."""
-        b = f.b
+        if self.wave_size == 64:
+            lane = f.b.or_(lane, f.b.and_(self.hardware_lane(f), 32))
+        return self.from_hardware_lane(f.b, value, lane)
+
+    def from_hardware_lane(self, b: Builder, value: Value, lane: Value) -> Value:
+        """``value`` (up to 64 bits) as an executing lane of the wave holds it."""
         if value.width == 64:
             halves = [b.trunc(b.lshr(value, shift), "i32") for shift in (0, 32)]
-            low, high = (b.zext(self.from_lane(f, half, lane), "i64") for half in halves)
+            low, high = (b.zext(self.from_hardware_lane(b, half, lane), "i64") for half in halves)
             return b.or_(low, b.shl(high, 32))
-        if self.wave_size == 64:
-            lane = b.or_(lane, b.and_(self.hardware_lane(f), 32))
         found = b.call("llvm.amdgcn.ds.bpermute", [b.shl(lane, 2), b.zext(value, "i32")], "i32")
         return b.trunc(found, value.type)
+
+    def counted_lane(self, b: Builder) -> Value:
+        """The lane of the wave, in a function that has not computed it at its entry."""
+        every = constant("i32", -1)
+        low = b.call("llvm.amdgcn.mbcnt.lo", [every, constant("i32", 0)], "i32")
+        return b.call("llvm.amdgcn.mbcnt.hi", [every, low], "i32") if self.wave_size == 64 else low

@@ -1,4 +1,4 @@
-"""Special registers on AMD GPUs (PTX ISA 10): from the hardware's ids and the dispatch packet.
+"""Special registers on AMD GPUs (PTX ISA 10): from the hardware's ids, hidden arguments, the dispatch packet.
 
 Threads fill a wave in CUDA's order (x fastest), so a warp is a wave of 32 lanes, or half a wave of 64.
 """
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _PACKET = {f"workgroup_size_{d}": (4 + 2 * i, 16) for i, d in enumerate("xyz")}
 _PACKET |= {f"grid_size_{d}": (12 + 4 * i, 32) for i, d in enumerate("xyz")}
 _PACKET |= {"group_segment_size": (28, 32)}
+# Hidden kernel arguments, from code object version 5 on (LLVM "User Guide for AMDGPU Backend", Code Object V5
+# Metadata): the grid counted in blocks, where the packet has it in threads.
+_HIDDEN = {f"block_count_{d}": (4 * i, 32) for i, d in enumerate("xyz")}
+_HIDDEN |= {f"workgroup_size_{d}": (12 + 2 * i, 16) for i, d in enumerate("xyz")}
 
 # One multiprocessor, one cluster of one block: what a program may rely on holds.
 _CONSTANT = {"%smid": 0, "%nsmid": 1, "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0}
@@ -62,23 +66,31 @@ def _hardware(intrinsic: str) -> Callable[[Machine, FunctionCodegen], Value]:
 
 
 def _packet(f: FunctionCodegen, name: str) -> Value:
-    """A field of the dispatch packet, loaded once at the function's entry."""
-    offset, bits = _PACKET[name]
-    pointer = "ptr addrspace(4)"
-    f.b.module.declare("llvm.amdgcn.dispatch.ptr", f"{pointer} ()")
+    """A field of the dispatch packet."""
+    return _field(f, "llvm.amdgcn.dispatch.ptr", "packet", name, _PACKET[name])
+
+
+def _hidden(f: FunctionCodegen, name: str) -> Value:
+    """A hidden argument."""
+    return _field(f, "llvm.amdgcn.implicitarg.ptr", "hidden", name, _HIDDEN[name])
+
+
+def _field(f: FunctionCodegen, intrinsic: str, structure: str, name: str, place: tuple[int, int]) -> Value:
+    """A field of a structure, by its byte offset and width, loaded once at the function's entry (``i32``)."""
+    offset, bits = place
+    pointer, field = "ptr addrspace(4)", f"%{structure}.{name}"
+    f.b.module.declare(intrinsic, f"{pointer} ()")
 
     def lines() -> list[str]:
-        load = f"load i{bits}, {pointer} %packet.{name}.p, align {bits // 8}, !invariant.load !0"
-        loaded = [f"%packet.{name} = {load}"]
-        if bits == 16:
-            loaded = [f"%packet.{name}.n = {load}", f"%packet.{name} = zext i16 %packet.{name}.n to i32"]
+        load = f"load i{bits}, {pointer} {field}.p, align {bits // 8}, !invariant.load !0"
+        widened = [f"{field}.n = {load}", f"{field} = zext i16 {field}.n to i32"]
         return [
-            f"%packet.{name}.b = call {pointer} @llvm.amdgcn.dispatch.ptr()",
-            f"%packet.{name}.p = getelementptr i8, {pointer} %packet.{name}.b, i64 {offset}",
-            *loaded,
+            f"{field}.b = call {pointer} @{intrinsic}()",
+            f"{field}.p = getelementptr i8, {pointer} {field}.b, i64 {offset}",
+            *(widened if bits == 16 else [f"{field} = {load}"]),
         ]
 
-    return f.at_entry(f"packet.{name}", "i32", lines)
+    return f.at_entry(field.removeprefix("%"), "i32", lines)
 
 
 def _thread(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
@@ -86,28 +98,43 @@ def _thread(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
 
 
 def _block_size(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
-    return lambda ops, f: _packet(f, f"workgroup_size_{axis}")
+    return lambda ops, f: _size(ops, f, axis)
+
+
+def _size(ops: Machine, f: FunctionCodegen, axis: str) -> Value:
+    """Threads of a block along an axis: known where the kernel says so (``.reqntid``)."""
+    required = f.unit.kernel.directives.get("reqntid", ())
+    if required:
+        return constant("i32", (*required, 1, 1)["xyz".index(axis)])
+    read = _hidden if ops.hidden_arguments else _packet
+    return read(f, f"workgroup_size_{axis}")
 
 
 def _grid_size(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
-    """A packet counts the grid in threads."""
-    return lambda ops, f: f.b.udiv(_packet(f, f"grid_size_{axis}"), _packet(f, f"workgroup_size_{axis}"))
+    """A packet counts the grid in threads, of which every block has as many."""
+
+    def read(ops: Machine, f: FunctionCodegen) -> Value:
+        if ops.hidden_arguments:
+            return _hidden(f, f"block_count_{axis}")
+        return f.b.binary("udiv exact", _packet(f, f"grid_size_{axis}"), _size(ops, f, axis))
+
+    return read
 
 
-def _block_threads(f: FunctionCodegen) -> Value:
-    x, y, z = (_packet(f, f"workgroup_size_{d}") for d in "xyz")
+def _block_threads(ops: Machine, f: FunctionCodegen) -> Value:
+    x, y, z = (_size(ops, f, d) for d in "xyz")
     return f.b.mul(f.b.mul(x, y), z)
 
 
 def _warp_number(ops: Machine, f: FunctionCodegen) -> Value:
     b = f.b
     x, y, z = (_thread(d)(ops, f) for d in "xyz")
-    size_x, size_y = (_packet(f, f"workgroup_size_{d}") for d in "xy")
+    size_x, size_y = (_size(ops, f, d) for d in "xy")
     return b.lshr(b.add(b.mul(b.add(b.mul(z, size_y), y), size_x), x), 5)
 
 
 def _warps(ops: Machine, f: FunctionCodegen) -> Value:
-    return f.b.lshr(f.b.add(_block_threads(f), WARP - 1), 5)
+    return f.b.lshr(f.b.add(_block_threads(ops, f), WARP - 1), 5)
 
 
 def _lane_mask(ones: int, moved: int, *, above: bool) -> Callable[[Machine, FunctionCodegen], Value]:
