@@ -19,6 +19,9 @@ from zluda.errors import Error
     "--target", "-t", "targets", multiple=True, metavar="T", help="cpu (default), gfx1030 …; several times."
 )
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="Block sizes for the target cpu.")
+@click.option(
+    "--numerics", type=click.Choice(["nvidia", "native"]), help="As for `zluda replay`; its default, else."
+)
 @click.option("--all-kernels", is_flag=True, help="A trace's other kernels too, not only those launched.")
 @click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="At once; as many as processors.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a module.")
@@ -26,6 +29,7 @@ def command(
     paths: tuple[Path, ...],
     targets: tuple[str, ...],
     blocks: tuple[str, ...],
+    numerics: str | None,
     all_kernels: bool,
     jobs: int | None,
     as_json: bool,
@@ -39,6 +43,7 @@ def command(
     """
     from zluda.compiler.precompile.run import DEFAULT_BLOCK, precompile
     from zluda.compiler.precompile.sources import sources
+    from zluda.device import names
     from zluda.report.precompiled import print_results
 
     shapes = [block_shape(text) for text in blocks] or [DEFAULT_BLOCK]
@@ -48,7 +53,7 @@ def command(
     with progress_bar("precompile", "kernels") as progress:
         results = precompile(
             found,
-            targets or ("cpu",),
+            {t: numerics or names.NUMERICS[names.kind(t)][0] for t in targets or ("cpu",)},
             blocks=shapes,
             every_kernel=all_kernels,
             jobs=jobs or 0,

@@ -47,11 +47,13 @@ def compile_kernel(
         unit, options = kernel_unit(module, name, block), {"block": block, "numerics": numerics}
         unit.numerics = numerics
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
+    from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
 
     unit = build_unit(module, name)
     unit.numerics = numerics
-    options = {"wave_size": wave_size, "code_object_version": code_object_version}
+    lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
+    options = {"wave_size": lanes, "code_object_version": code_object_version}
     told = {**options, "numerics": numerics}
     return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 

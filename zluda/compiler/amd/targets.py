@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from zluda import config
 from zluda.errors import DeviceError
 
 CODE_OBJECT_VERSION = 5
@@ -141,3 +142,8 @@ def target_id(name: str) -> TargetId:
 def target_of_machine(elf_machine: int) -> Target | None:
     """The target of an ELF header's ``EF_AMDGPU_MACH``, or None."""
     return next((row for row in _ROWS if row.elf_machine == elf_machine), None)
+
+
+def default_wave_size(target: Target) -> int:
+    """The target's own, or 64 where it has both and ``ZLUDA_WAVE64_MODE`` asks for it."""
+    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size

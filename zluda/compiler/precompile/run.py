@@ -6,7 +6,7 @@ import importlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ class Task:
     kernel: str
     target: str
     block: Dim3
+    numerics: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class _Watched:
 
 def precompile(
     sources: Iterable[Source],
-    targets: Sequence[str],
+    targets: Mapping[str, str],
     *,
     blocks: Sequence[Dim3] = (DEFAULT_BLOCK,),
     every_kernel: bool = False,
@@ -108,7 +109,7 @@ def precompile(
 ) -> list[ModuleResult]:
     """Compile all kernels of all sources for all targets; ``jobs`` at once (0: one a processor).
 
-    For the CPU, ``blocks`` are the shapes of kernels that neither a trace nor ``.reqntid`` gives one;
+    ``targets`` maps each target to its numerics. For the CPU, ``blocks`` are the shapes of kernels that neither a trace nor ``.reqntid`` gives one;
     ``every_kernel`` compiles a trace's other kernels as well. Nothing that fails keeps the rest from being
     compiled. Raises Error where there is no cache to fill, DeviceError for an unknown target.
     """
@@ -145,19 +146,22 @@ def precompile(
 
 
 def _compile(module: Module, task: Task) -> None:
-    wave_size = 0 if task.target == "cpu" else _wave_size(task.target)
-    compile_kernel(module, task.kernel, task.target, block=task.block, wave_size=wave_size)
+    wave_size = 0
+    if task.target != "cpu":
+        from zluda.compiler.amd.targets import default_wave_size, target_id
+
+        wave_size = default_wave_size(target_id(task.target).target)
+    compile_kernel(
+        module,
+        task.kernel,
+        task.target,
+        block=task.block,
+        wave_size=wave_size,
+        numerics=task.numerics,
+    )
 
 
-def _wave_size(name: str) -> int:
-    """As a device of that target has it."""
-    from zluda.compiler.amd.targets import target_id
-
-    target = target_id(name).target
-    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size
-
-
-def _set_up(targets: Sequence[str]) -> None:
+def _set_up(targets: Iterable[str]) -> None:
     """What is done once, before the first fork, so that no process does it again."""
     cache.prepare()
     for target in targets:
@@ -167,7 +171,9 @@ def _set_up(targets: Sequence[str]) -> None:
 
             target_machine()
         else:
-            _wave_size(target)
+            from zluda.compiler.amd.targets import target_id
+
+            target_id(target)
 
 
 def _module(source: Source) -> tuple[Module | None, str]:
@@ -184,7 +190,7 @@ def _tasks(
     number: int,
     module: Module,
     source: Source,
-    targets: Sequence[str],
+    targets: Mapping[str, str],
     blocks: Sequence[Dim3],
     every_kernel: bool,
 ) -> Iterator[Task]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
-from zluda import config
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.memory import REFUSAL
-from zluda.compiler.amd.targets import Target
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.target import CompiledKernel
 from zluda.device.base import KernelParameter
@@ -171,8 +169,3 @@ class AmdCode(Generic[K]):
         for kernel in self._kernels.values():
             kernel.unload()
         self._kernels.clear()
-
-
-def default_wave_size(target: Target) -> int:
-    """The target's own, or 64 where it has both and ``ZLUDA_WAVE64_MODE`` asks for it."""
-    return 64 if config.load().wave64_mode == "1" and 64 in target.wave_sizes else target.wave_size

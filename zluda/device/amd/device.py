@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda.compiler import cache
-from zluda.compiler.amd.targets import CODE_OBJECT_VERSION
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell, default_wave_size
+from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
+from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel
