@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zluda import config
 from zluda.compiler import apart, cache, compile_kernel
 from zluda.compiler.precompile.sources import Source
 from zluda.compiler.target import Dim3
@@ -109,9 +108,10 @@ def precompile(
 ) -> list[ModuleResult]:
     """Compile all kernels of all sources for all targets; ``jobs`` at once (0: one a processor).
 
-    ``targets`` maps each target to its numerics. For the CPU, ``blocks`` are the shapes of kernels that neither a trace nor ``.reqntid`` gives one;
-    ``every_kernel`` compiles a trace's other kernels as well. Nothing that fails keeps the rest from being
-    compiled. Raises Error where there is no cache to fill, DeviceError for an unknown target.
+    ``targets`` maps each target to its numerics. For the CPU, ``blocks`` are the shapes of kernels that
+    neither a trace nor ``.reqntid`` gives one; ``every_kernel`` compiles a trace's other kernels as well.
+    Nothing that fails keeps the rest from being compiled. Raises Error where there is no cache to fill,
+    DeviceError for an unknown target.
     """
     store = cache.current()
     if store is None:
@@ -198,14 +198,9 @@ def _tasks(
     for kernel in module.kernel_names:
         if launched is not None and kernel not in launched and not every_kernel:
             continue
-        for target in targets:
-            shapes = (
-                _shapes(module, kernel, (launched or {}).get(kernel, blocks))
-                if target == "cpu"
-                else blocks[:1]
-            )
-            for shape in shapes:
-                yield Task(number, kernel, target, shape)
+        for target, numerics in targets.items():
+            for shape in shapes if target == "cpu" else shapes[:1]:
+                yield Task(number, kernel, target, shape, numerics)
 
 
 def _shapes(module: Module, kernel: str, otherwise: Sequence[Dim3]) -> Sequence[Dim3]:
