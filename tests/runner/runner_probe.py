@@ -79,7 +79,7 @@ def _raise(error: Exception) -> None:
 class ProbeDriver:
     """See the module's text."""
 
-    name, emulated, numerics, places_globals = "probe", False, "nvidia", True
+    name, emulated, numerics, places_globals, product = "probe", False, "nvidia", True, ""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

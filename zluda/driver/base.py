@@ -43,6 +43,7 @@ class Driver(Protocol):
     """The CUDA driver as an object; the module's text says how values pass."""
 
     name: str  # the device behind it: "cpu", "cuda:0"
+    product: str  # what the device's maker calls it; empty where that says nothing beyond the name
     emulated: bool
     numerics: str  # "nvidia" or "native"
     places_globals: bool  # whether `globals_at` is honoured

@@ -31,7 +31,7 @@ class NativeDriver:
     are reserved and backed by :meth:`cuInit`, which raises DeviceError where an address cannot be had.
     """
 
-    emulated, numerics, places_globals = False, "nvidia", False
+    emulated, numerics, places_globals, product = False, "nvidia", False, ""
 
     def __init__(self, ordinal: int = 0, *, reservations: Sequence[tuple[int, int]] = ()) -> None:
         self.name = f"cuda:{ordinal}"

@@ -82,7 +82,7 @@ def _set_up(arguments: Arguments, setup: dict[str, Any], kernels: FarCache) -> t
         confine.limit(setup["memory_limit"])
         confine.forbid()
         ready["confinement"] = ["memory", "system calls"]
-    for name in ("name", "emulated", "numerics", "places_globals"):
+    for name in ("name", "emulated", "numerics", "places_globals", "product"):
         ready[name] = getattr(driver, name)
     return driver, ready
 

@@ -186,6 +186,7 @@ class RemoteDriver:
         self.emulated: bool = ready["emulated"]
         self.numerics: str = ready["numerics"]
         self.places_globals: bool = ready["places_globals"]
+        self.product: str = ready["product"]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _GENERIC:

@@ -25,9 +25,12 @@ class TranslatedDriver(ContextEntries, CodeEntries, MemoryEntries, StreamEntries
     def __init__(self, device: Device) -> None:
         self.name, self.emulated, self.numerics = device.name, device.emulated, device.numerics
         self._state = State(device)
+        self.product = self._state.gpu.product if self._state.gpu is not None else ""
 
     def recover(self) -> bool:
-        """Forget the error of a failed kernel; always possible here."""
+        """Forget the error of a failed kernel; false on a GPU, whose contexts do not outlive one."""
+        if self._state.gpu is not None:
+            return False
         self._state.sticky = None
         return True
 

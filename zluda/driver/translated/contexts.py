@@ -64,7 +64,8 @@ class ContextEntries:
     @entry(context=False)
     def cuDeviceGetName(self, device: int) -> str:
         self._check_device(device)
-        return f"zluda {self._state.device.name}"
+        gpu = self._state.gpu
+        return gpu.product if gpu is not None else f"zluda {self._state.device.name}"
 
     @entry(context=False)
     def cuDeviceGetUuid(self, device: int) -> bytes:
@@ -74,7 +75,8 @@ class ContextEntries:
     @entry(context=False)
     def cuDeviceTotalMem(self, device: int) -> int:
         self._check_device(device)
-        return total_memory()
+        gpu = self._state.gpu
+        return gpu.memory_info()[1] if gpu is not None else total_memory()
 
     @entry(context=False)
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:

@@ -74,12 +74,28 @@ class LaunchEntries:
             detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
         try:
-            state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
+            _launch(state, kernel, grid, block, bytes(parameters), shared_bytes, stream)
         except LaunchError as error:
             if error.block is None:  # refused by the device: nothing ran, nothing is spoilt
                 raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error), launch=error) from error
             state.sticky = _failure(error)
             raise state.sticky from error
+
+
+def _launch(
+    state: State,
+    kernel: Kernel,
+    grid: Dim3,
+    block: Dim3,
+    parameters: bytes,
+    shared_bytes: int,
+    stream: int,
+) -> None:
+    if state.gpu is None:
+        state.device.launch(kernel, grid, block, parameters, shared_bytes=shared_bytes)
+    else:
+        native = state.native_stream(stream)
+        state.gpu.enqueue(kernel, grid, block, parameters, shared_bytes=shared_bytes, stream=native)
 
 
 def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str) -> None:

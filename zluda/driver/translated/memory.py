@@ -2,6 +2,7 @@
 
 A range that a caller names must lie in one allocation or one module variable, as the NVIDIA driver checks.
 Page-locked host memory is device memory too: a kernel reads it at the same address (unified addressing).
+An asynchronous entry does its work before it returns, after what its stream was given before.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class MemoryEntries:
 
     @entry()
     def cuMemGetInfo(self) -> tuple[int, int]:
+        if self._state.gpu is not None:
+            return self._state.gpu.memory_info()
         total = total_memory()
         used = sum(a.size for a in self._state.allocations.values())
         return max(total - used, 0), total
@@ -203,7 +206,8 @@ class MemoryEntries:
     # --- checks ---------------------------------------------------------------------------------------
 
     def _check_stream(self, stream: int) -> None:
-        self._state.check_stream(stream)
+        """The stream of an asynchronous entry, done at once: what a GPU was given before it comes first."""
+        self._state.await_stream(stream)
 
     def _checked(self, address: int, size: int) -> bool:
         """Whether there is anything to do; CUDA_ERROR_INVALID_VALUE for a range that is not all ours."""

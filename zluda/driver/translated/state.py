@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from zluda.device.base import Code, Device
+from zluda.device.base import Code, Device, GpuDevice
+from zluda.device.results import KERNEL_FAILURES
 from zluda.driver.errors import CudaError
 
 T = TypeVar("T")
@@ -71,20 +72,25 @@ class Context:
 
 @dataclass(slots=True)
 class Stream:
-    """A stream; its work is done in order and at once, so it is always idle between calls."""
+    """A stream; ``native`` is the GPU's own, 0 on a device without any."""
 
     context: int
     flags: int
     priority: int
+    native: int = 0
 
 
 @dataclass(slots=True)
 class Event:
-    """An event; ``recorded_ns`` is the time of the last record, None before the first."""
+    """An event; ``recorded_ns`` is the time of the last record, None before the first.
+
+    ``native`` is the GPU's own, 0 on a device without any.
+    """
 
     context: int
     flags: int
     recorded_ns: int | None = None
+    native: int = 0
 
 
 @dataclass(slots=True)
@@ -120,6 +126,7 @@ class State:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.gpu = device if isinstance(device, GpuDevice) else None
         self.closed = False
         self.initialised = False
         self.sticky: CudaError | None = None
@@ -160,6 +167,16 @@ class State:
         if stream not in PREDEFINED_STREAMS:
             _ = self.streams[stream]
 
+    def native_stream(self, stream: int) -> int:
+        """The GPU's own handle of a stream that is live."""
+        return stream if stream in PREDEFINED_STREAMS else self.streams[stream].native
+
+    def await_stream(self, stream: int) -> None:
+        """Wait for what a GPU has been given on a live stream."""
+        self.check_stream(stream)
+        if self.gpu is not None:
+            self.gpu.streams.synchronize(self.native_stream(stream))
+
 
 class HasState(Protocol):
     """What the entries' classes have in common."""
@@ -191,6 +208,8 @@ def entry(*, context: bool = True, initialised: bool = True) -> Callable[[Method
                     state.current()
                 return method(self, *args, **kwargs)
             except CudaError as error:
+                if error.result in KERNEL_FAILURES and state.sticky is None:
+                    state.sticky = error
                 if error.call:
                     raise
                 raise _named(error, name) from error.__cause__

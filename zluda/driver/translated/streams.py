@@ -1,7 +1,8 @@
 """Streams and events.
 
-Work is done when it is issued, so a stream is idle and a recorded event complete whenever a caller can look;
-order between streams is the order of issue, which every program must accept. Events keep real times.
+On a GPU they are its own. On other devices work is done when it is issued, so a stream is idle and a recorded
+event complete whenever a caller can look; order between streams is the order of issue, which every program
+must accept. Events keep real times.
 """
 
 from __future__ import annotations
@@ -45,17 +46,19 @@ class StreamEntries:
             raise CudaError(
                 "CUDA_ERROR_INVALID_HANDLE", detail=f"stream {stream} is not the program's to destroy"
             )
-        self._state.streams.remove(stream)
+        gone = self._state.streams.remove(stream)
+        if self._state.gpu is not None:
+            self._state.gpu.streams.destroy(gone.native)
 
     @entry()
     def cuStreamSynchronize(self, stream: int) -> None:
-        self._state.check_stream(stream)
-        self._state.device.synchronize()
+        self._state.await_stream(stream)
 
     @entry()
     def cuStreamQuery(self, stream: int) -> bool:
-        self._state.check_stream(stream)
-        return True
+        state = self._state
+        state.check_stream(stream)
+        return state.gpu is None or state.gpu.streams.done(state.native_stream(stream))
 
     @entry()
     def cuStreamGetFlags(self, stream: int) -> int:
@@ -68,23 +71,32 @@ class StreamEntries:
     @entry()
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int = 0) -> None:
         _check(flags, _WAIT_FLAGS)
-        self._state.check_stream(stream)
-        _ = self._state.events[event]
+        state = self._state
+        state.check_stream(stream)
+        waited = state.events[event]
+        if state.gpu is not None:
+            state.gpu.streams.wait(state.native_stream(stream), waited.native)
 
     def _create(self, flags: int, priority: int) -> int:
         _check(flags, _NON_BLOCKING)
-        return self._state.streams.add(Stream(self._state.current(), flags, priority))
+        gpu = self._state.gpu
+        native = gpu.streams.create(flags, priority) if gpu is not None else 0
+        return self._state.streams.add(Stream(self._state.current(), flags, priority, native))
 
     @entry()
     def cuEventCreate(self, flags: int = 0) -> int:
         _check(flags, _EVENT_FLAGS)
         if flags & _INTERPROCESS and not flags & _DISABLE_TIMING:
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail="an interprocess event cannot keep times")
-        return self._state.events.add(Event(self._state.current(), flags))
+        gpu = self._state.gpu
+        native = gpu.streams.create_event(flags) if gpu is not None else 0
+        return self._state.events.add(Event(self._state.current(), flags, native=native))
 
     @entry()
     def cuEventDestroy(self, event: int) -> None:
-        self._state.events.remove(event)
+        gone = self._state.events.remove(event)
+        if self._state.gpu is not None:
+            self._state.gpu.streams.destroy_event(gone.native)
 
     @entry()
     def cuEventRecord(self, event: int, stream: int) -> None:
@@ -97,25 +109,33 @@ class StreamEntries:
 
     @entry()
     def cuEventSynchronize(self, event: int) -> None:
-        _ = self._state.events[event]
-        self._state.device.synchronize()
+        waited = self._state.events[event]
+        if self._state.gpu is not None:
+            self._state.gpu.streams.synchronize_event(waited.native)
 
     @entry()
     def cuEventQuery(self, event: int) -> bool:
-        _ = self._state.events[event]
-        return True
+        asked = self._state.events[event]
+        return self._state.gpu is None or self._state.gpu.streams.event_done(asked.native)
 
     @entry()
     def cuEventElapsedTime(self, start: int, end: int) -> float:
         times = []
-        for event in (self._state.events[start], self._state.events[end]):
+        events = (self._state.events[start], self._state.events[end])
+        for event in events:
             if event.flags & _DISABLE_TIMING or event.recorded_ns is None:
                 raise CudaError(
                     "CUDA_ERROR_INVALID_HANDLE", detail="the event keeps no time or was never recorded"
                 )
             times.append(event.recorded_ns)
+        if self._state.gpu is not None:
+            return self._state.gpu.streams.elapsed(events[0].native, events[1].native)
         return (times[1] - times[0]) / 1e6
 
     def _record(self, event: int, stream: int) -> None:
-        self._state.check_stream(stream)
-        self._state.events[event].recorded_ns = time.perf_counter_ns()
+        state = self._state
+        state.check_stream(stream)
+        recorded = state.events[event]
+        if state.gpu is not None:
+            state.gpu.streams.record(recorded.native, state.native_stream(stream))
+        recorded.recorded_ns = time.perf_counter_ns()

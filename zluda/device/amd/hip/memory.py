@@ -74,6 +74,7 @@ class HipMemory:
 
     def free(self, address: int) -> None:
         if self._claims.give_back(address):
+            self._call("hipDeviceSynchronize")  # as hipFree does: what runs may still use it
             return
         if address not in self._plain:
             raise DeviceError(self._name, f"{address:#x} is not the start of an allocation")
