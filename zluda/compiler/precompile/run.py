@@ -198,6 +198,7 @@ def _tasks(
     for kernel in module.kernel_names:
         if launched is not None and kernel not in launched and not every_kernel:
             continue
+        shapes = _shapes(module, kernel, (launched or {}).get(kernel, blocks))
         for target, numerics in targets.items():
             for shape in shapes if target == "cpu" else shapes[:1]:
                 yield Task(number, kernel, target, shape, numerics)
