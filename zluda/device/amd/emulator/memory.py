@@ -300,8 +300,9 @@ class _BufferPlace(Pointers):
     def _inside(self, offset: int, size: int) -> Value:
         """Lanes whose bytes lie in the buffer: by offset of a raw buffer, by index of a structured one."""
         wave, b = self.wave, self.wave.b
-        end = b.add(b.zext(b.add(self._linear(offset), b.splat(self._whole, wave.lanes)), "i64"), size)
-        raw = b.icmp("ule", end, b.zext(self._records, "i64"))
+        start = b.add(self._linear(offset), b.splat(self._whole, wave.lanes))
+        fits = b.icmp("uge", self._records, size)
+        raw = b.and_(b.icmp("ule", start, b.sub(self._records, size)), b.splat(fits, wave.lanes))
         structured = b.icmp("ult", self._index, self._records)
         fine = b.select(b.icmp("eq", self._stride, 0), raw, structured)
         fine = b.or_(fine, self._interleaved)
