@@ -293,3 +293,28 @@ def test_a_child_that_closes_every_descriptor_before_exec_goes_on(tmp_path: Path
     program = "import subprocess; [print(subprocess.check_output(['echo', 'hi'])) for _ in range(3)]"
     recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", program)
     assert recorded.output == "b'hi\\n'\n" * 3
+
+
+def test_threads_that_start_subprocesses_together(standin: StandIn, tmp_path: Path) -> None:
+    """Frida keeps one fork in mind; threads that fork wait for each other (agent/forks.c)."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ctypes, subprocess, sys, threading\n"
+        "driver = ctypes.CDLL(sys.argv[1])\n"
+        "assert driver.cuInit(0) == 0\n"
+        "together, words = threading.Barrier(4), []\n"
+        "def start(number):\n"
+        "    for _ in range(3):\n"
+        "        together.wait()\n"
+        "        words.append(subprocess.check_output(['echo', str(number)]))\n"
+        "threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert driver.cuInit(0) == 0\n"
+        "print(b''.join(sorted(words)).decode().split())\n"
+    )
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, str(program), standin.driver)
+    assert recorded.output == f"{[str(number) for number in range(4) for _ in range(3)]}\n", recorded.errors
+    assert recorded.status == 0
+    with open_trace(recorded.trace) as trace:
+        assert [call.function for call in trace.iter_calls()] == ["cuInit", "cuInit"]

@@ -168,7 +168,7 @@ class _Session:
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep += [session, script]
         script.load()
-        script.exports_sync.begin(self._source, spec.keeper_source())
+        script.exports_sync.begin(self._source, spec.keeper_source(), spec.forks_source())
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -178,8 +178,13 @@ class _Session:
             self._problem(f"the agent failed: {message.get('description', message)}")
             return
         payload = message["payload"]
-        handler = {"exports": self._exports, "hooked": self._hooked, "failed": self._failed}[payload["type"]]
-        handler(pid, script, payload)
+        handlers = {
+            "exports": self._exports,
+            "hooked": self._hooked,
+            "failed": self._failed,
+            "limit": self._limit,
+        }
+        handlers[payload["type"]](pid, script, payload)
 
     def _exports(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
         """The driver is there: start the recording, then tell the agent what to hook."""
@@ -220,6 +225,9 @@ class _Session:
 
     def _failed(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
         self._problem(f"the driver could not be hooked: {payload['message']}")
+
+    def _limit(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        self._problem(payload["message"])
 
     def _problem(self, text: str) -> None:
         if text not in self._problems:

@@ -175,6 +175,11 @@ def keeper_source() -> str:
     return resources.files("zluda.trace.agent").joinpath("descriptors.c").read_text("utf-8")
 
 
+def forks_source() -> str:
+    """The C code that keeps threads from forking together, a module of its own."""
+    return resources.files("zluda.trace.agent").joinpath("forks.c").read_text("utf-8")
+
+
 def javascript_source() -> str:
     """The agent's JavaScript."""
     return resources.files("zluda.trace.agent").joinpath("agent.js").read_text("utf-8")

@@ -2,6 +2,7 @@
 //
 //   agent → session   {type: 'exports', names, path}          the driver is here; answered by
 //   session → agent   {type: 'table', control, directory, …}  and the packed functions, or {type: 'table', error}
+//   agent → session   {type: 'limit', message}                what this recording cannot do
 //   agent → session   {type: 'hooked', count, failed, aliases, addresses}, or {type: 'failed', message}
 
 'use strict';
@@ -17,8 +18,11 @@ let state = null;    // its memory
 let functions = null; // the packed table
 
 let keeper = null;   // of Frida's file descriptors
+let forks = null;    // one at a time
 
 const PR_SET_PDEATHSIG = 1;
+const MADV_WIPEONFORK = 18;
+const JUMP = 0xe9;
 const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
 
@@ -31,6 +35,32 @@ function outliveSession() {
     return;
   const set = new NativeFunction(prctl, 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']);
   Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
+}
+
+// Threads fork one after the other, see forks.c. Frida's jump takes the place of fork's first five bytes.
+function forkAlone(cSource) {
+  const fork = Module.getGlobalExportByName('fork');
+  if (fork.readU8() !== JUMP) {
+    send({ type: 'limit', message: 'Frida hooks fork in another way here; threads that fork together may end it' });
+    return;
+  }
+  const page = Process.pageSize;
+  const forking = Memory.alloc(page);
+  const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
+  madvise(forking, page, MADV_WIPEONFORK);
+  forks = new CModule(cSource, {
+    forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork: fork.add(5).add(fork.add(1).readS32()),
+  });
+  forks.memory = [forking, Memory.alloc(page, { near: fork, maxDistance: 0x7fff0000 })];  // as long as the module
+  const island = forks.memory[1];  // where five bytes reach it
+  Memory.patchCode(island, 16, code => {
+    const writer = new X86Writer(code, { pc: island });
+    writer.putJmpAddress(forks.fork_alone);
+    writer.flush();
+  });
+  Memory.patchCode(fork, 5, code => {
+    code.add(1).writeS32(island.sub(fork.add(5)).toInt32());
+  });
 }
 
 // Frida's descriptors outlive a close_range of the program, see descriptors.c.
@@ -135,8 +165,9 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource) {
+  begin(cSource, keeperSource, forksSource) {
     source = cSource;
+    forkAlone(forksSource);
     keepDescriptors(keeperSource);
     outliveSession();
     Process.attachModuleObserver({
