@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from zluda.compiler.ir import Value
+from zluda.compiler.ir import Builder, Value
 from zluda.ptx.module import Register
 from zluda.ptx.types import ScalarType
 
@@ -224,6 +224,17 @@ class TargetOps(Protocol):
         self, f: FunctionCodegen, mode: str, value: Lanes, lane: Lanes, clamp: Lanes
     ) -> tuple[Lanes, Lanes]:
         """The source lane's value, and whether it was in range (``i1``)."""
+        ...
+
+    def lane_numbers(self, b: Builder) -> tuple[Value, ...]:
+        """Each lane's number in the warp (``i32``), one Value a group; in any function."""
+        ...
+
+    def permute(self, b: Builder, parts: tuple[Value, ...], sources: Sequence[int]) -> tuple[Value, ...]:
+        """In each lane the value that lane ``sources[lane]`` holds, one Value a group; in any function.
+
+        All lanes execute it together. ``sources`` are linear in the lane's bits.
+        """
         ...
 
     def ballot(self, f: FunctionCodegen, predicate: Lanes, members: Lanes | None) -> Lanes:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.amd.unit import BARRIERS, VOTES
-from zluda.compiler.ir import Value, constant
+from zluda.compiler.ir import Builder, Value, constant
+from zluda.compiler.lower.tensor_warp import linear
 from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import WARP, Lanes
 from zluda.errors import UnsupportedError
@@ -32,6 +33,16 @@ class WarpOps(AtomicOps):
         """See :class:`~zluda.compiler.target.TargetOps`. A lane that does not execute gives 0."""
         chosen, in_range = source_lane(f.b, mode, self.lane(f), lane.parts[0], clamp.parts[0])
         return one(self.from_lane(f, value.parts[0], chosen)), one(in_range)
+
+    def lane_numbers(self, b: Builder) -> tuple[Value, ...]:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        return (b.and_(self.counted_lane(b), 31),)
+
+    def permute(self, b: Builder, parts: tuple[Value, ...], sources: Sequence[int]) -> tuple[Value, ...]:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        hardware = self.counted_lane(b)
+        source = linear(b, b.and_(hardware, 31), sources)
+        return (self.from_hardware_lane(b, parts[0], b.or_(b.and_(hardware, 32), source)),)
 
     def ballot(self, f: FunctionCodegen, predicate: Lanes, members: Lanes | None) -> Lanes:
         """See :class:`~zluda.compiler.target.TargetOps`."""

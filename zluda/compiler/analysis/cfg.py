@@ -107,7 +107,9 @@ class Graph:
         return sorted(seen)
 
 
-CONVERGENCE = frozenset({"bar", "barrier", "shfl", "vote", "match", "redux", "elect"})
+_MATRIX = frozenset({"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"})
+
+CONVERGENCE = frozenset({"bar", "barrier", "shfl", "vote", "match", "redux", "elect"}) | _MATRIX
 """Instructions that lanes of a warp execute together."""
 
 

@@ -55,4 +55,6 @@ def uses(instruction: Instruction) -> list[Register]:
     destinations, sources = split(instruction)
     found += [r for operand in destinations if isinstance(operand, Address) for r in registers(operand)]
     found += [r for operand in sources for r in registers(operand)]
+    if instruction.opcode == "wgmma":  # the accumulators are read as well
+        found += [r for operand in destinations for r in registers(operand)]
     return [*found, CARRY] if reads_carry(instruction) else found

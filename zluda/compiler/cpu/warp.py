@@ -64,6 +64,20 @@ class WarpOps:
             ranges.append(b.vector("i1", [int(ok) for _, ok in own]))
         return varying(results, self.geometry, b), varying(ranges, self.geometry, b)
 
+    def lane_numbers(self, b: Builder) -> tuple[Value, ...]:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        width = self.geometry.width
+        return tuple(b.vector("i32", range(g * width, (g + 1) * width)) for g in range(self.geometry.groups))
+
+    def permute(self, b: Builder, parts: tuple[Value, ...], sources: Sequence[int]) -> tuple[Value, ...]:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        width = self.geometry.width
+        first, second = parts
+        return tuple(
+            b.shuffle(first, second, sources[g * width : (g + 1) * width])
+            for g in range(self.geometry.groups)
+        )
+
     def _spill(self, f: FunctionCodegen, value: Lanes) -> Value:
         """All lanes side by side in memory."""
         width = self.geometry.width

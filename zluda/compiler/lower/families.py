@@ -12,6 +12,7 @@ from zluda.compiler.lower import (
     memory,
     tensor_memory,
     tensor_mma,
+    tensor_wgmma,
     video,
     warp,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "memory",
     "tensor_memory",
     "tensor_mma",
+    "tensor_wgmma",
     "video",
     "warp",
 ]

@@ -81,6 +81,11 @@ def _with_nan(b: Builder, op: str, mode: str, operands: list[Value], result: Val
     return nan.propagate(b, result, [operands[i] for i in order])
 
 
+def fma_double(b: Builder, mode: str, x: Value, y: Value, z: Value) -> Value:
+    """``x * y + z`` of doubles, rounded in the mode, with NVIDIA's NaN."""
+    return _with_nan(b, "fma", mode, [x, y, z], _double(b, "fma", mode, [x, y, z]))
+
+
 def _half(b: Builder, type: ScalarType, op: str, xs: list[Value], *, ftz: bool) -> Value:
     """The f32 that rounds to the 16-bit result, without a second rounding's error.
 
