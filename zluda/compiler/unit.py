@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from zluda.compiler import ir
+from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import SharedLayout, function_handle
 from zluda.compiler.target import Dim3, Refusal
 from zluda.errors import Error, PtxError
@@ -24,12 +25,12 @@ from zluda.ptx.module import (
 )
 
 
-def kernel_unit(module: Module, name: str, block: Dim3) -> Unit:
+def kernel_unit(module: Module, name: str, block: Dim3, contract: str = "auto") -> Unit:
     """A kernel with all it reaches. Raises Error where there is none so named, PtxError for its text."""
     function = module.function(name)
     if not function.is_entry or function.body is None:
         raise Error(f"{module.file}: {name} is not a kernel")
-    return Unit(module, function, block)
+    return Unit(module, function, block, contract=contract)
 
 
 def symbols_in(operand: Operand) -> Iterator[str]:
@@ -61,7 +62,8 @@ def named(function: Function) -> Iterator[tuple[Instruction, str]]:
 class Unit:
     """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order.
 
-    ``numerics`` says how approximate instructions are computed.
+    ``numerics`` says how approximate instructions are computed, ``contract`` which products and sums are
+    rounded as one (:mod:`zluda.compiler.contract`).
     """
 
     module: Module
@@ -76,8 +78,12 @@ class Unit:
     candidates: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     numerics: str = "nvidia"
+    contract: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.contract == "auto" and "debug" in self.module.target:
+            self.contract = "off"  # ptxas does not optimise such a module
+        self.kernel = contract_function(self.kernel, self.contract)
         self._reach(self.kernel)
         if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
             self.candidates = self._address_taken()
@@ -149,7 +155,7 @@ class Unit:
     def _add(self, name: str) -> None:
         if name in self.functions:
             return
-        function = self.module.function(name)
+        function = contract_function(self.module.function(name), self.contract)
         if function.body is None:
             return  # an external function: the call is where it is missed
         self.functions[name] = function

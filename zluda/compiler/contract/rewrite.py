@@ -205,7 +205,20 @@ class _Writer:
         self.append(Instruction(opcode, dict(slots), types, operands, guard, self.at.location, 0))
 
     def append(self, instruction: Instruction) -> None:
-        self.body.append(replace(instruction, ordinal=self.count))
+        if instruction.ordinal != self.count:
+            i = instruction  # dataclasses.replace would take longer than all the rest
+            instruction = Instruction(
+                i.opcode,
+                i.slots,
+                i.types,
+                i.operands,
+                i.guard,
+                i.location,
+                self.count,
+                i.vector,
+                i.destinations,
+            )
+        self.body.append(instruction)
         self.count += 1
 
 

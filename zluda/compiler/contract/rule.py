@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zluda.compiler.analysis.operands import uses
 from zluda.compiler.contract import constants
 from zluda.compiler.contract.blocks import find_blocks
 from zluda.compiler.contract.kinds import SINGLE_USE_FIRST, arithmetic, is_quotient, is_sum, match
@@ -75,7 +74,7 @@ class _Rule:
         self.instructions = function.instructions
         self.entry = function.is_entry
         self.blocks = find_blocks(function)
-        self.values = Values(self.instructions, self.blocks)
+        self.values = Values(self.instructions, self.blocks, function.returns)
         self.outcome = Outcome(self.values)
         self.live = self._live()
         self.users: dict[int, list[tuple[int, int]]] = {}
@@ -99,7 +98,7 @@ class _Rule:
             if i in live:
                 continue
             live.add(i)
-            for register in uses(self.instructions[i]):
+            for register in self.values.uses[i]:
                 value = self._read(i, register)
                 if value.kind == "def":
                     pending.append(value.at)
@@ -112,7 +111,7 @@ class _Rule:
 
     def _count_users(self) -> None:
         for i in self.live:
-            for register in uses(self.instructions[i]):
+            for register in self.values.uses[i]:
                 value = self._read(i, register)
                 if value.kind == "def":
                     self.users.setdefault(value.at, []).append((i, 0))

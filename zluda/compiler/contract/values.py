@@ -12,7 +12,7 @@ from zluda.compiler.analysis.operands import definitions, uses
 from zluda.compiler.contract import constants
 from zluda.compiler.contract.blocks import Blocks
 from zluda.compiler.contract.kinds import arithmetic, is_product, is_quotient
-from zluda.ptx.module import Address, Immediate, Instruction, Operand, Register
+from zluda.ptx.module import Address, Immediate, Instruction, Operand, Register, Variable
 from zluda.ptx.types import ScalarType
 
 T = ScalarType
@@ -44,15 +44,22 @@ UNKNOWN = Value("unknown")
 class Values:
     """The values of one function's operands.
 
-    ``copies`` are instructions that do nothing but pass an operand on, ``folded`` those whose result is a
-    constant (instruction to its bits).
+    ``uses`` and ``definitions`` are the registers that each instruction reads and writes (``ret``:
+    those of ``returns``). ``copies`` are
+    instructions that do nothing but pass an operand on, ``folded`` those whose result is a constant
+    (instruction to its bits).
     """
 
-    def __init__(self, instructions: list[Instruction], blocks: Blocks) -> None:
+    def __init__(
+        self, instructions: list[Instruction], blocks: Blocks, returns: Iterable[Variable] = ()
+    ) -> None:
         self.instructions, self.blocks = instructions, blocks
+        results = [Register(v.name, v.type) for v in returns if v.space == "reg"]
+        self.uses = [uses(i) + (results if i.opcode == "ret" else []) for i in instructions]
+        self.definitions = [definitions(instruction) for instruction in instructions]
         self.definers: dict[str, list[int]] = {}
-        for i, instruction in enumerate(instructions):
-            for register in definitions(instruction):
+        for i, found in enumerate(self.definitions):
+            for register in found:
                 self.definers.setdefault(register.name, []).append(i)
         self.reaching: dict[tuple[int, str], tuple[int, ...]] = {}
         self._flow()
@@ -96,7 +103,7 @@ class Values:
         for b in self.blocks.reachable:
             state = entering[b]
             for i in range(*self.blocks.spans[b]):
-                for register in uses(self.instructions[i]):
+                for register in self.uses[i]:
                     mask = masks.get(register.name, 0)
                     if mask:
                         self.reaching[i, register.name] = tuple(_places(state & mask, numbers))
@@ -110,7 +117,7 @@ class Values:
     ) -> Iterable[tuple[str, int]]:
         """Registers with several definitions that ``i`` defines, each with its definition's bit."""
         for number in bit.get(i, ()):
-            for register in definitions(self.instructions[i]):
+            for register in self.definitions[i]:
                 if masks.get(register.name, 0) >> number & 1:
                     yield register.name, 1 << number
 
@@ -208,8 +215,8 @@ class Values:
         """How many operands read what ``d`` made and nothing else."""
         if self._readers is None:
             self._readers = {}
-            for i, instruction in enumerate(self.instructions):
-                for register in uses(instruction):
+            for i, read in enumerate(self.uses):
+                for register in read:
                     places = self.definitions_at(i, register.name)
                     if len(places) == 1:
                         self._readers[places[0]] = self._readers.get(places[0], 0) + 1
