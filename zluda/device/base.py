@@ -142,6 +142,13 @@ class Streams(Protocol):
 
 
 @runtime_checkable
+class Perturbed(Protocol):
+    """A device that can move its approximate results; see :meth:`zluda.device.cpu.CpuDevice.perturb`."""
+
+    def perturb(self, share: float, pattern: int, seed: int) -> None: ...
+
+
+@runtime_checkable
 class GpuDevice(Device, Protocol):
     """A device that works on its own: what is launched runs while the host goes on.
 

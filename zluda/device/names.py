@@ -12,6 +12,8 @@ NUMERICS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia", "native"),
     "gfx": ("nvidia", "native"),
 }
+ENVELOPE = "envelope"
+"""Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
 CHECKS = ("none",)
 CONTRACTS = ("auto",)
 

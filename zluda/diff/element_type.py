@@ -174,12 +174,32 @@ def _placer(
     return place
 
 
-class LaunchTypes:
-    """Element types for the launches of one trace; modules and kernels are parsed once, when asked for."""
+class TraceModules:
+    """A trace's modules as typed PTX, each parsed once, when asked for."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._modules: dict[int, Module | None] = {}
+
+    def get(self, module: int) -> Module | None:
+        """None for a module without PTX, or whose text is not PTX."""
+        from zluda.ptx import parse_module
+
+        if module not in self._modules:
+            loaded = next((one for one in self._trace.module_list if one.id == module), None)
+            text = None if loaded is None else self._trace.ptx(loaded)
+            try:
+                self._modules[module] = None if text is None else parse_module(text, file=f"module {module}")
+            except PtxError:
+                self._modules[module] = None
+        return self._modules[module]
+
+
+class LaunchTypes:
+    """Element types for the launches of one trace; modules and kernels are parsed once, when asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._modules = TraceModules(trace)
         self._functions: dict[tuple[int, str], Function | None] = {}
 
     def of(
@@ -201,24 +221,12 @@ class LaunchTypes:
             return None
         key = (launch.module, launch.kernel)
         if key not in self._functions:
-            module = self._module(launch.module)
+            module = self._modules.get(launch.module)
             try:
                 self._functions[key] = module.function(launch.kernel) if module is not None else None
             except PtxError:  # then the launch's verdict says so, and its bytes are compared as bytes
                 self._functions[key] = None
         return self._functions[key]
-
-    def _module(self, module: int) -> Module | None:
-        from zluda.ptx import parse_module
-
-        if module not in self._modules:
-            loaded = next((one for one in self._trace.module_list if one.id == module), None)
-            text = None if loaded is None else self._trace.ptx(loaded)
-            try:
-                self._modules[module] = None if text is None else parse_module(text, file=f"module {module}")
-            except PtxError:
-                self._modules[module] = None
-        return self._modules[module]
 
 
 def _parameter_offsets(parameters: Iterable[Variable]) -> Iterator[tuple[str, int]]:

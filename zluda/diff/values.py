@@ -244,7 +244,7 @@ def _measure_integers(left: Array, right: Array, kind: ElementType) -> _Measured
 def _measure_floats(left_bits: Array, right_bits: Array, kind: ElementType) -> _Measured:
     import numpy as np
 
-    left, right = _as_float64(left_bits, kind), _as_float64(right_bits, kind)
+    left, right = as_float64(left_bits, kind), as_float64(right_bits, kind)
     finite = np.isfinite(left) & np.isfinite(right)
     a, b = np.where(finite, left, 0), np.where(finite, right, 0)
     with np.errstate(over="ignore"):
@@ -280,7 +280,7 @@ def _capped(values: Array) -> Array:
     return largest
 
 
-def _as_float64(bits: Array, kind: ElementType) -> Array:
+def as_float64(bits: Array, kind: ElementType) -> Array:
     """The numbers, exactly."""
     import numpy as np
 

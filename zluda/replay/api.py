@@ -101,6 +101,7 @@ def _replay(
         about = {"device": driver.name, "numerics": driver.numerics, "emulated": driver.emulated}
         writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
         player = Player(trace, session, plan, selection=selection, output=writer)
+        stack.callback(player.close)
         results = []
         for call, launch in _with_launches(trace):
             result = player.play(call, launch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zluda.diff.results import LaunchResult, Verdict
 from zluda.driver import RESULT_NAMES
 from zluda.errors import Error, UnsupportedError
+from zluda.replay.envelope import Envelopes
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
@@ -34,8 +35,12 @@ MAX_DEATHS = 3
 class LaunchPlayer:
     """Plays launches; each gives its result and what it changed."""
 
-    def __init__(self, record: Record, recovery: Recovery, selection: Selection) -> None:
+    def __init__(
+        self, record: Record, recovery: Recovery, selection: Selection, envelopes: Envelopes
+    ) -> None:
         self._record, self._recovery, self._selection = record, recovery, selection
+        self._envelopes = envelopes
+        self._within: tuple[int, Ranges] | None = None  # the call just judged so, and what it changed
         self._types: LaunchTypes | None = None
         self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
         self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
@@ -63,7 +68,20 @@ class LaunchPlayer:
         recorded = state.memory.record_pages(launch.call)
         if not launch.captured and not recorded:
             return self._unrecorded(launch, replayed, seconds)
-        return self._judge(launch, reach, recorded, replayed, since, seconds)
+        return self._judge(call, launch, reach, recorded, replayed, since, seconds)
+
+    def settle(self) -> None:
+        """After a launch was judged and written: one that is ``within`` leaves the record's memory behind.
+
+        So what follows is judged on NVIDIA's inputs, and what is within does not add up.
+        """
+        if self._within is not None:
+            (call, changed), self._within = self._within, None
+            memory = self._recovery.state.memory
+            for key, spans in changed.items():
+                known = memory.live[key].known
+                inside = IntervalSet(part for start, stop in spans for part in known.within(start, stop))
+                memory.adopt_pages({key: inside}, call, unknown_only=False)
 
     def leave_out(self, launch: Launch, why_not: Unavailable) -> tuple[LaunchResult, Ranges]:
         """A launch that is not to be run: the record's memory after it takes its place."""
@@ -93,6 +111,7 @@ class LaunchPlayer:
 
     def _judge(
         self,
+        call: Call,
         launch: Launch,
         reach: list[LiveAllocation],
         recorded: Ranges,
@@ -116,11 +135,16 @@ class LaunchPlayer:
         unmade = self._unmade_argument(launch) if compared.differs else None
         if unmade is not None:
             return self._without(launch, reach, unmade, rewrite=True)
-        memory.adopt_pages(recorded, launch.call, unknown_only=True)
         changed = {
             key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
             for key in {**recorded, **replayed}
         }
+        if verdict is Verdict.DIFFERS and self._recovery.state.driver.numerics == "native":
+            explained = self._envelopes.explain(call, launch, compared.buffers, memory)
+            reason = explained.reason or reason
+            if explained.within:
+                verdict, self._within = Verdict.WITHIN, (launch.call, changed)
+        memory.adopt_pages(recorded, launch.call, unknown_only=True)
         return _result(launch, verdict, reason, compared=compared, seconds=seconds), changed
 
     def _unrecorded(self, launch: Launch, replayed: Ranges, seconds: float) -> tuple[LaunchResult, Ranges]:

@@ -25,6 +25,7 @@ from collections import Counter
 from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
+from zluda.replay.envelope import Envelopes
 from zluda.replay.handlers import Phase, handler_of, memory
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
@@ -57,7 +58,8 @@ class Player:
         self._trace, self._selection, self._output = trace, selection, output
         record = Record(trace)
         self._recovery = Recovery(record, session, plan)
-        self._launches = LaunchPlayer(record, self._recovery, selection)
+        self._envelopes = Envelopes(record, session.time_limit)
+        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes)
 
     @property
     def unplayed(self) -> Counter[str]:
@@ -69,7 +71,12 @@ class Player:
         result, changed = self._play(call, launch)
         if self._output is not None:
             self._output.write_call(call, launch, self._recovery.state.memory, changed, result)
+        self._launches.settle()
         return result
+
+    def close(self) -> None:
+        """End what was started to judge launches."""
+        self._envelopes.close()
 
     def _play(self, call: Call, launch: Launch | None) -> tuple[LaunchResult | None, Ranges]:
         state = self._recovery.state

@@ -74,6 +74,14 @@ class Recovery:
         self.state.unplayed = old.unplayed
         self._restore_memory(old, upto)
 
+    def follow(self, first: int, upto: int) -> None:
+        """Issue those calls of ``first`` to ``upto``, which is not included, that make and end objects.
+
+        Memory stays as it is. Raises RunnerDied.
+        """
+        for call in self._record.trace.iter_calls(first, upto):
+            self._issue_again(call)
+
     def _issue_again(self, call: Call) -> None:
         """A call on the way to the call being judged: only objects are made, memory comes from the record."""
         state = self.state

@@ -67,6 +67,11 @@ class Session:
         self._runner = self._failure = None
         self._starting = self._start()
 
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds that a launch may take; None for the runner's own limit."""
+        return self._time_limit
+
     def read(self, address: int, size: int) -> bytes:
         """Bytes of device memory."""
         return self.runner.memory.read(address, size)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from zluda import config
 from zluda.compiler.cache import open_store
-from zluda.device.names import check_options, kind, resolve
+from zluda.device.names import ENVELOPE, check_options, kind, resolve
 from zluda.driver import Driver
 from zluda.errors import DeviceError
 from zluda.runner import channel as channels
@@ -66,6 +66,10 @@ class Runner:
         """How it died, where it did."""
         return self._link.died
 
+    def perturb(self, share: float, pattern: int, seed: int) -> None:
+        """Over a device of numerics ``"envelope"``: see :meth:`zluda.device.cpu.CpuDevice.perturb`."""
+        self._link.request("perturb", (share, pattern, seed), {}, "")
+
     def close(self) -> None:
         """End the process and free what it shared; closing twice is harmless."""
         self._link.close()
@@ -102,7 +106,8 @@ def start(
     if sys.platform != "linux":
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
-    check_options(device, numerics=numerics, check="none", contract="auto")
+    wanted = None if (device, numerics) == ("cpu", ENVELOPE) else numerics
+    check_options(device, numerics=wanted, check="none", contract="auto")
     factory, confined = FACTORIES[kind(device)]
     store = open_store() if confined and config.load().cache_policy != "off" else None
     setup = {

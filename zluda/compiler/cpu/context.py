@@ -94,11 +94,16 @@ class Job(ctypes.Structure):
 
 
 class Perturbation(ctypes.Structure):
-    """By what share of its bound an approximate instruction is moved: ``shift + spread * noise(seed)``."""
+    """How approximate instructions are moved inside their bounds.
+
+    ``share`` is how far, as a share of the bound (0: not at all). The direction is turned where ``pattern``
+    and the number of the place in the code have an odd number of bits in common, and, unless ``seed`` is 0,
+    by a hash of the arguments and the seed.
+    """
 
     _fields_ = [
-        ("shift", ctypes.c_double),
-        ("spread", ctypes.c_double),
+        ("share", ctypes.c_double),
+        ("pattern", ctypes.c_uint32),
         ("seed", ctypes.c_uint32),
     ]
 

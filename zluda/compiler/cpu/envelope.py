@@ -1,17 +1,17 @@
 """Approximate instructions moved inside their bounds: what the CPU runs to see how far results may stray.
 
-Each is computed in f64 and moved from there by a share of its bound (:mod:`zluda.numerics.bounds`),
-``shift + spread * noise``, where the noise, in [-1, 1), is a hash of the arguments and a seed. So a run is
-one imaginary implementation of the units, a function of the argument as every real one is: the same whatever
-the order of warps, and again in every repetition. Shares of -1 and 1 are the ends of the bound, 0 the exact
-value. Rounding to the result's type comes after, so the bound is first narrowed by half of that.
+Each is computed in f64 and moved from there to an end of its bound (:mod:`zluda.numerics.bounds`). Which end
+is decided by where the instruction stands, by its arguments, or both, never by time: so a run is one
+imaginary implementation of the units, the same whatever the order of warps, and again in every repetition.
+Rounding to the result's type comes after, so the bound is first narrowed by half of that.
 
-The three numbers are the device's (:class:`~zluda.compiler.cpu.context.Perturbation`); generated code finds
-them as it finds a module variable.
+How to move is the device's to say (:class:`~zluda.compiler.cpu.context.Perturbation`); generated code finds
+that as it finds a module variable.
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -106,8 +106,8 @@ def _width(b: Builder, bound: Bound, argument: Value, y: Value) -> Value:
     return b.intrinsic("maximumnum", b.fsub(result, half), 0.0)
 
 
-def _noise(b: Builder, name: str, xs: list[Value], seed: Value) -> Value:
-    """A number in [-1, 1) for each lane: MurmurHash3's finaliser over instruction, arguments and seed."""
+def _hash(b: Builder, name: str, xs: list[Value], seed: Value) -> Value:
+    """Of instruction, arguments and seed (``i32``): MurmurHash3's finaliser over each word."""
     h = b.splat(b.xor(seed, zlib.crc32(name.encode()) & 0xFFFFFFFF), xs[0].lanes)
     for x in xs:
         bits = rounding.bits_of(b, x) if x.type == "float" else x
@@ -117,7 +117,13 @@ def _noise(b: Builder, name: str, xs: list[Value], seed: Value) -> Value:
             h = b.mul(b.xor(h, b.lshr(h, 16)), 0x85EBCA6B)
             h = b.mul(b.xor(h, b.lshr(h, 13)), 0xC2B2AE35)
             h = b.xor(h, b.lshr(h, 16))
-    return b.fmul(b.cast("sitofp", h, "double"), 2.0**-31)
+    return h
+
+
+def _share(b: Builder, name: str, xs: list[Value], turned: Value, share: Value, seed: Value) -> Value:
+    """The share of its bound by which a result is moved; ``turned`` (``i1``) says that it is turned here."""
+    by_arguments = b.and_(b.icmp("ne", seed, 0), b.icmp("slt", _hash(b, name, xs, seed), 0))
+    return b.select(b.xor(by_arguments, turned), b.fneg(share), share)
 
 
 def _moved(b: Builder, bound: Bound, argument: Value, y: Value, share: Value) -> Value:
@@ -159,17 +165,21 @@ def _narrowed(b: Builder, bound: Bound, y: Value) -> Value:
 _RESULTS = {F16: "half", BF16: "i16", F32: "float", F64: "i64", F64_HIGH: "i64"}
 
 
-def _emit(b: Builder, name: str, xs: list[Value], seed: Value, shift: Value, spread: Value) -> Value:
+def _emit(b: Builder, name: str, xs: list[Value], turned: Value, share: Value, seed: Value) -> Value:
     bound = BOUNDS[name]
     wide = [_widened(b, bound, x) for x in xs]
     y = _EXACT[bound.function](b, wide)
-    share = b.intrinsic("fma", _noise(b, name, xs, seed), spread, shift)
-    return _narrowed(b, bound, _moved(b, bound, wide[-1], y, share))
+    moved = _moved(b, bound, wide[-1], y, _share(b, name, xs, turned, share, seed))
+    return _narrowed(b, bound, moved)
+
+
+_PLACES = 7  # numbered from 1: as many as there are patterns of three bits that are not 0
 
 
 def envelope(unit: Unit) -> Approximate:
     """See :data:`zluda.compiler.ir.Approximate`."""
     index = unit.symbol_index(PERTURBATION)
+    places = itertools.count()
 
     def field(b: Builder, cell: Value, name: str, element: str) -> Value:
         return b.load(element, b.gep(cell, getattr(Perturbation, name).offset), align=4)
@@ -177,17 +187,18 @@ def envelope(unit: Unit) -> Approximate:
     def compute(b: Builder, name: str, xs: list[Value]) -> Value:
         table = b.load("ptr", b.gep(context_pointer(), Context.symbols.offset), align=8)
         cell = b.load("ptr", b.gep(table, 8 * index), align=8)
-        numbers = [field(b, cell, "seed", "i32")]
-        numbers += [field(b, cell, part, "double") for part in ("shift", "spread")]
+        common = b.and_(field(b, cell, "pattern", "i32"), next(places) % _PLACES + 1)
+        turned = b.trunc(b.intrinsic("ctpop", common), "i1")
+        told = [turned, field(b, cell, "share", "double"), field(b, cell, "seed", "i32")]
         lanes = max(x.lanes for x in xs)
         xs = [b.splat(x, lanes) for x in xs]
         function = f"zluda.envelope.{name}.v{lanes}"
-        parameters = [(x.type, lanes) for x in xs] + [(number.type, 1) for number in numbers]
+        parameters = [(x.type, lanes) for x in xs] + [(one.type, 1) for one in told]
 
         def body(inner: Builder, arguments: list[Value]) -> Value:
             return _emit(inner, name, arguments[: len(xs)], *arguments[len(xs) :])
 
         b.module.function(function, parameters, body)
-        return b.call(function, [*xs, *numbers], _RESULTS[BOUNDS[name].format], lanes)
+        return b.call(function, [*xs, *told], _RESULTS[BOUNDS[name].format], lanes)
 
     return compute

@@ -65,13 +65,13 @@ class CpuDevice:
         own = {PERTURBATION: ctypes.addressof(self._perturbation)}
         return CpuCode(self.memory, module, globals_at or {}, numerics=self.numerics, own_symbols=own)
 
-    def perturb(self, shift: float, spread: float, seed: int) -> None:
-        """From now on move approximate results by ``shift + spread * noise(seed)`` of their bounds.
+    def perturb(self, share: float, pattern: int, seed: int) -> None:
+        """From now on move approximate results by this share of their bounds; at first they are exact.
 
-        At first they are exact. Only ``numerics="envelope"`` heeds this.
+        See :class:`~zluda.compiler.cpu.context.Perturbation`. Only ``numerics="envelope"`` heeds this.
         """
         cell = self._perturbation
-        cell.shift, cell.spread, cell.seed = shift, spread, seed
+        cell.share, cell.pattern, cell.seed = share, pattern, seed
 
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0

@@ -6,13 +6,14 @@ other modules each do one subject of the API and :class:`TranslatedDriver` is th
 
 from __future__ import annotations
 
-from zluda.device.base import Device
+from zluda.device.base import Device, Perturbed
 from zluda.driver.translated.code import CodeEntries
 from zluda.driver.translated.contexts import ContextEntries
 from zluda.driver.translated.launch import LaunchEntries
 from zluda.driver.translated.memory import MemoryEntries
 from zluda.driver.translated.state import State
 from zluda.driver.translated.streams import StreamEntries
+from zluda.errors import DeviceError
 
 __all__ = ["TranslatedDriver"]
 
@@ -33,6 +34,13 @@ class TranslatedDriver(ContextEntries, CodeEntries, MemoryEntries, StreamEntries
             return False
         self._state.sticky = None
         return True
+
+    def perturb(self, share: float, pattern: int, seed: int) -> None:
+        """Move approximate results, on a device of numerics ``"envelope"``; see ``CpuDevice.perturb``."""
+        device = self._state.device
+        if not isinstance(device, Perturbed):
+            raise DeviceError(device.name, "its approximate instructions cannot be moved")
+        device.perturb(share, pattern, seed)
 
     def close(self) -> None:
         """Close the device and drop every handle."""

@@ -1,0 +1,226 @@
+"""The envelope of a launch (D7): what else its kernel may compute, found on the CPU.
+
+Only asked for a launch of ``native`` numerics whose bits differ from the record, and whose kernel contains
+approximate instructions. A second runner, started then and kept, follows the replay: it makes the objects
+that the calls before the launch made, sets what the launch reaches to the *record's* memory before it, and
+runs the launch seventeen times (:mod:`zluda.compiler.cpu.envelope`): with approximate results exact, and
+moved to the ends of their bounds, in eight runs by their place in the code and in eight at random.
+
+The eight patterns are Walsh functions: of any two places each is moved up and down with the other up and
+down, so errors that cancel when both are moved alike are seen too. What depends on many results, as a loop's
+sum does, is seen at random. Seeds are fixed: the same trace has the same envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zluda.device.names import ENVELOPE
+from zluda.diff.element_type import TraceModules
+from zluda.diff.envelope import Envelope, Placed, same_number
+from zluda.diff.results import BufferComparison
+from zluda.diff.values import ElementType, element_type
+from zluda.errors import Error
+from zluda.replay.address_plan import plan_addresses
+from zluda.replay.handlers import launches
+from zluda.replay.judge import known_mask
+from zluda.replay.memory import LiveAllocation, ReplayMemory
+from zluda.replay.playback import Record
+from zluda.replay.recovery import Recovery
+from zluda.replay.session import Session
+from zluda.runner import RunnerDied
+from zluda.tracefile import Call, Launch
+
+if TYPE_CHECKING:
+    import numpy.typing
+
+    Array = numpy.typing.NDArray[Any]
+
+EXACT = (0.0, 0, 0)
+MOVED = (*((1.0, pattern, 0) for pattern in range(8)), *((1.0, 0, seed) for seed in range(1, 9)))
+"""(share, pattern, seed) of each run: see :class:`zluda.compiler.cpu.context.Perturbation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Whether a launch's differences are all inside, and the reason in words."""
+
+    within: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Differing elements of one range: numbers of them in it, and their bits on both sides."""
+
+    one: LiveAllocation
+    buffer: BufferComparison
+    kind: ElementType
+    start: int
+    stop: int
+    where: Array
+    replayed: Array
+    envelope: Envelope
+    whole: Array  # whether the record knows all of an element's bytes
+
+    def index(self, i: int) -> int:
+        """The number of an element in its allocation."""
+        return self.start // self.kind.size + int(self.where[i])
+
+    def take(self, data: bytes) -> Array:
+        """These elements of the range's contents."""
+        return _elements(data, self.kind)[self.where]
+
+
+class Envelopes:
+    """Draws envelopes for the launches of one replay; close it."""
+
+    def __init__(self, record: Record, time_limit: float | None) -> None:
+        self._record, self._time_limit = record, time_limit
+        self._modules = TraceModules(record.trace)
+        self._approximations_of: dict[tuple[int, str], list[str]] = {}
+        self._session: Session | None = None
+        self._shadow: Recovery | None = None
+        self._followed = 0  # calls that the shadow has followed
+
+    def explain(
+        self, call: Call, launch: Launch, buffers: Iterable[BufferComparison], memory: ReplayMemory
+    ) -> Explained:
+        """Whether what differs after the launch is inside its envelope.
+
+        ``memory`` is the replay's, after the launch; ``buffers`` are the comparisons of what it changed.
+        """
+        pieces = [p for b in buffers if b.differing for p in _pieces(memory, b, launch.call)]
+        left = [p for p in pieces if not _same(p).all()]
+        if not left:
+            return Explained(True, "differs only in NaN payloads and signs of zero")
+        names = self._approximations(launch)
+        if not names:
+            return Explained(False, "")
+        try:
+            self._run(call, launch, left, memory)
+        except Error as error:
+            if isinstance(error, RunnerDied):
+                self.close()
+            return Explained(False, f"no envelope could be drawn: {error}")
+        return _verdict(left, ", ".join(names))
+
+    def _approximations(self, launch: Launch) -> list[str]:
+        """Those of the kernel and all it can call; none where there is no PTX to tell."""
+        from zluda.compiler.lower.approximate import approximations
+        from zluda.compiler.unit import kernel_unit
+
+        if launch.module is None:
+            return []
+        key = (launch.module, launch.kernel)
+        if key not in self._approximations_of:
+            module = self._modules.get(launch.module)
+            found = approximations(kernel_unit(module, launch.kernel, launch.block)) if module else []
+            self._approximations_of[key] = found
+        return self._approximations_of[key]
+
+    def close(self) -> None:
+        """End the second runner."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._shadow = None
+        self._followed = 0
+
+    # --- the second runner --------------------------------------------------------------------------------
+
+    def _follow(self, upto: int) -> Recovery:
+        """The shadow, with the objects that exist before call ``upto``."""
+        if self._shadow is None:
+            plan = plan_addresses(self._record.trace.allocations, place_globals=True)
+            self._session = Session("cpu", plan, numerics=ENVELOPE, time_limit=self._time_limit)
+            self._shadow = Recovery(self._record, self._session, plan)
+        self._shadow.follow(self._followed, upto)
+        self._followed = upto
+        return self._shadow
+
+    def _run(self, call: Call, launch: Launch, pieces: list[_Piece], memory: ReplayMemory) -> None:
+        """Launch with each perturbation; add what comes out to the pieces' envelopes."""
+        shadow = self._follow(call.sequence)
+        assert self._session is not None
+        state = shadow.state
+        reach = state.memory.reach(launch.parameters, launch.module)
+        for one in reach:
+            known = memory.live.get(one.id)
+            one.known = one.known if known is None else known.known
+        for perturbation in (EXACT, *MOVED):
+            state.memory.restore(launch.call - 1, reach)
+            self._session.runner.perturb(*perturbation)
+            state.make_current(call.thread)
+            launches.issue(state, call, launch)
+            for piece in pieces:
+                twin = state.memory.live[piece.one.id]
+                contents = state.memory.read(twin, piece.start, piece.stop - piece.start)
+                piece.envelope.add(piece.take(bytes(contents)))
+
+
+# --- elements ----------------------------------------------------------------------------------------
+
+
+def _pieces(memory: ReplayMemory, buffer: BufferComparison, call: int) -> Iterator[_Piece]:
+    """The elements of a buffer that differ, range by range."""
+    import numpy as np
+
+    assert buffer.allocation is not None
+    one, kind = memory.live[buffer.allocation], element_type(buffer.element_type)
+    for first, last in one.differing.within(buffer.offset, buffer.offset + buffer.size):
+        start = first // kind.size * kind.size
+        stop = min(-(-last // kind.size) * kind.size, one.size)
+        size = stop - start
+        mask = known_mask(one.known, start, stop) or b"\1" * size
+        recorded, replayed = memory.recorded(one, call, start, size), bytes(memory.read(one, start, size))
+        left, right, known = (_elements(_masked(d, mask), kind) for d in (recorded, replayed, b"\xff" * size))
+        where = np.flatnonzero(left != right)
+        if len(where):
+            whole = known[where] == known.max()
+            envelope = Envelope(kind, left[where])
+            yield _Piece(one, buffer, kind, start, stop, where, right[where], envelope, whole)
+
+
+def _masked(data: bytes, mask: bytes) -> bytes:
+    """Zeros where the mask has zeros."""
+    import numpy as np
+
+    return np.where(np.frombuffer(mask, np.uint8) != 0, np.frombuffer(data, np.uint8), np.uint8(0)).tobytes()
+
+
+def _elements(data: bytes, kind: ElementType) -> Array:
+    """Bytes as bit patterns of elements; the last may be cut off and is filled with zeros."""
+    import numpy as np
+
+    return np.frombuffer(data + bytes(-len(data) % kind.size), f"<u{kind.size}")
+
+
+def _same(piece: _Piece) -> Array:
+    same: Array = same_number(piece.envelope.recorded, piece.replayed, piece.kind) & piece.whole
+    return same
+
+
+def _verdict(pieces: list[_Piece], names: str) -> Explained:
+    import numpy as np
+
+    count, farthest = 0, (-1.0, "")
+    for piece in pieces:
+        placed = piece.envelope.place(piece.replayed)
+        inside = (placed.inside & piece.whole) | _same(piece)
+        if not inside.all():
+            return Explained(False, _outside(piece, placed, int(np.flatnonzero(~inside)[0]), names))
+        count += len(inside)
+        worst = int(placed.position.argmax())
+        position = float(placed.position[worst])
+        farthest = max(farthest, (position, f"element {piece.index(worst)} of {piece.buffer.label}"))
+    noun = "element differs" if count == 1 else "elements differ"
+    where = f"{farthest[1]} at {farthest[0]:.2f} of the way to its edge"
+    return Explained(True, f"inside the envelope of {names}: {count} {noun}, {where}")
+
+
+def _outside(piece: _Piece, placed: Placed, i: int, names: str) -> str:
+    low, high = placed.low[i].item(), placed.high[i].item()
+    where = f"element {piece.index(i)} of {piece.buffer.label}"
+    return f"outside the envelope of {names}: {where}; inside were {low:.9g} to {high:.9g}"
