@@ -102,3 +102,7 @@ class LaunchError(Error):
         if address is not None:
             place += f", address {address:#x}"
         super().__init__(f"{place}: {message}")
+
+
+class HangError(LaunchError):
+    """A kernel that was stopped because it made no progress; the message says what it waits for."""

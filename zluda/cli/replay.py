@@ -37,6 +37,7 @@ _WORST_FIRST = (1, 2, 0)
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="After which a launch counts as a hang.")
+@click.option("--schedule", default=0, metavar="SEED", help="Vary the order of an emulated GPU's waves.")
 @click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
@@ -48,6 +49,7 @@ def command(
     select: tuple[str, ...],
     allow: str,
     time_limit: float | None,
+    schedule: int,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -83,6 +85,7 @@ def command(
                 output=output,
                 select=select,
                 time_limit=time_limit,
+                schedule=schedule,
                 progress=progress,
             )
 

@@ -30,16 +30,20 @@ def open_device(
     check: str = "none",
     contract: str = "auto",
     isolate: bool = False,
+    schedule: int = 0,
 ) -> Device:
     """Open a device by name: ``"cpu"``, ``"cuda:N"``, or ``"auto"``.
 
     ``numerics`` is ``"nvidia"`` or ``"native"``, ``check`` ``"none"``, ``contract`` ``"auto"``; a value this
     version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
-    process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one.
+    process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one. ``schedule``
+    other than 0 varies the order in which an emulated AMD GPU runs waves, the same way for the same number.
     Raises DeviceError for a device that is not there.
     """
     from zluda import config
     from zluda.device import api
 
     config.load()
-    return api.open_device(name, numerics=numerics, check=check, contract=contract, isolate=isolate)
+    return api.open_device(
+        name, numerics=numerics, check=check, contract=contract, isolate=isolate, schedule=schedule
+    )

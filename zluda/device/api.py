@@ -225,35 +225,39 @@ class Kernel:
         )
 
 
-def open_device(name: str, *, numerics: str | None, check: str, contract: str, isolate: bool) -> Device:
+def open_device(
+    name: str, *, numerics: str | None, check: str, contract: str, isolate: bool, schedule: int = 0
+) -> Device:
     """See ``zluda.device.open_device``."""
     full = names.resolve(name)
     if name == "auto":
         log.info("device auto is %s", full)
-    names.check_options(full, numerics=numerics, check=check, contract=contract)
+    names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     if isolate:
         # The runner stands above this package, which must not depend on it: found by name, when asked for.
-        isolated: base.Device = importlib.import_module("zluda.runner").open_isolated(full, numerics=numerics)
+        isolated: base.Device = importlib.import_module("zluda.runner").open_isolated(
+            full, numerics=numerics, schedule=schedule
+        )
         return Device(isolated)
-    return Device(_OPEN[names.kind(full)](full, names.chosen_numerics(full, numerics)))
+    return Device(_OPEN[names.kind(full)](full, names.chosen_numerics(full, numerics), schedule))
 
 
-def _open_cpu(name: str, numerics: str) -> base.Device:
+def _open_cpu(name: str, numerics: str, schedule: int) -> base.Device:
     from zluda.device.cpu import CpuDevice
 
     return CpuDevice(numerics=numerics)
 
 
-def _open_cuda(name: str, numerics: str) -> base.Device:
+def _open_cuda(name: str, numerics: str, schedule: int) -> base.Device:
     from zluda.device.cuda import CudaDevice
 
     return CudaDevice(int(name.partition(":")[2]))
 
 
-def _open_amd(name: str, numerics: str) -> base.Device:
+def _open_amd(name: str, numerics: str, schedule: int) -> base.Device:
     from zluda.device.amd import AmdDevice
 
-    return AmdDevice(name, numerics=numerics)
+    return AmdDevice(name, numerics=numerics, seed=schedule)
 
 
 _OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd}

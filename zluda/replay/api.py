@@ -29,6 +29,7 @@ def replay(
     output: str | os.PathLike[str] | None = None,
     select: str | Iterable[str] = (),
     time_limit: float | None = None,
+    schedule: int = 0,
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
@@ -36,7 +37,8 @@ def replay(
     ``mode="stream"`` runs the calls in their recorded order, each launch on the memory that the launches
     before it left. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
     ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
-    ``time_limit`` is the number of seconds after which a launch counts as a hang. Raises TraceError for a
+    ``time_limit`` is the number of seconds after which a launch counts as a hang. ``schedule`` other than
+    0 varies the order of waves on an emulated AMD GPU, reproducibly. Raises TraceError for a
     file that cannot be read, DeviceError for a device that is not there, UnsupportedError for an option of a
     later version.
     """
@@ -49,7 +51,7 @@ def replay(
     started = time.perf_counter()
     config.load()
     full = names.resolve(device)
-    names.check_options(full, numerics=numerics, check="none", contract="auto")
+    names.check_options(full, numerics=numerics, check="none", contract="auto", schedule=schedule)
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
         return _replay(
@@ -59,6 +61,7 @@ def replay(
             output=output,
             selection=selection,
             time_limit=time_limit,
+            schedule=schedule,
             progress=progress,
             started=started,
         )
@@ -72,6 +75,7 @@ def _replay(
     output: str | os.PathLike[str] | None,
     selection: Selection,
     time_limit: float | None,
+    schedule: int,
     progress: Progress | None,
     started: float,
 ) -> ReplayResult:
@@ -89,6 +93,7 @@ def _replay(
                 numerics=numerics,
                 time_limit=time_limit,
                 cache_scope=file_scope(trace.path),
+                schedule=schedule,
             )
         )
         # Imported while the runner starts.

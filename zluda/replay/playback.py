@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from zluda.diff.results import Verdict
 from zluda.driver import CudaError, Driver
-from zluda.errors import Error, PtxError, UnsupportedError
+from zluda.errors import Error, HangError, PtxError, UnsupportedError
 from zluda.replay.address_plan import PLACED_KINDS, AddressPlan
 from zluda.replay.code_addresses import recorded_functions
 from zluda.replay.handles import HandleMap, Unavailable, Unplayable
@@ -282,7 +282,8 @@ def why(error: Error) -> Unavailable:
         if error.reason == "no-ptx":
             return Unavailable(Verdict.NO_PTX, "its module holds machine code only")
         if error.launch is not None:
-            return Unavailable(Verdict.CRASH, str(error.launch))
+            hangs = isinstance(error.launch, HangError)
+            return Unavailable(Verdict.HANG if hangs else Verdict.CRASH, str(error.launch))
         if error.name in _INVALID_CODE:
             return Unavailable(Verdict.UNSUPPORTED, str(error))
     return Unavailable(Verdict.GAP, str(error))

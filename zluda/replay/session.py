@@ -24,9 +24,10 @@ class Session:
         numerics: str | None,
         time_limit: float | None,
         cache_scope: str = "",
+        schedule: int = 0,
     ) -> None:
         self._device, self._plan, self._cache_scope = device, plan, cache_scope
-        self._numerics, self._time_limit = numerics, time_limit
+        self._numerics, self._time_limit, self._schedule = numerics, time_limit, schedule
         self._runner: runner.Runner | None = None
         self._failure: BaseException | None = None
         self._starting = self._start()
@@ -44,6 +45,7 @@ class Session:
                 numerics=self._numerics,
                 time_limit=self._time_limit,
                 cache_scope=self._cache_scope,
+                schedule=self._schedule,
             )
         except BaseException as error:  # raised again by whoever needs the runner
             self._failure = error

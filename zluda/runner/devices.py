@@ -43,14 +43,18 @@ _WARM_UP = b"""
 """
 
 
-def _cpu(name: str, memory: Memory, numerics: str) -> Device:
+_EMULATOR_SHARE = 0.9  # of a command's time limit: it can say where a kernel hangs, who waits for it cannot
+
+
+def _cpu(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
     return CpuDevice(memory, numerics=numerics)
 
 
-def _amd(name: str, memory: Memory, numerics: str) -> Device:
+def _amd(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
     from zluda.device.amd import AmdDevice
 
-    return AmdDevice(name, memory, numerics=numerics)
+    timeout_s = _EMULATOR_SHARE * setup["time_limit"]
+    return AmdDevice(setup["device"], memory, numerics=numerics, seed=setup["schedule"], timeout_s=timeout_s)
 
 
 # Kind of device → (what makes it, the package whose modules may be imported late).
@@ -67,10 +71,10 @@ def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
     for late in _LATE:
         importlib.import_module(late)
     numerics = names.chosen_numerics(name, setup["numerics"])
-    device = make(name, memory, numerics)
+    device = make(setup, memory, numerics)
     with cache.using(None):  # what is found there would not be compiled
         _warm_up(TranslatedDriver(device))
-    return TranslatedDriver(make(name, memory, numerics))
+    return TranslatedDriver(make(setup, memory, numerics))
 
 
 def _warm_up(driver: Driver) -> None:

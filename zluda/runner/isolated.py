@@ -120,9 +120,9 @@ class IsolatedDevice:
         self._runner.close()
 
 
-def open_isolated(device: str, *, numerics: str | None = None) -> IsolatedDevice:
+def open_isolated(device: str, *, numerics: str | None = None, schedule: int = 0) -> IsolatedDevice:
     """Start a runner over ``device`` and wrap it."""
-    runner = start(device, numerics=numerics)
+    runner = start(device, numerics=numerics, schedule=schedule)
     try:
         return IsolatedDevice(runner)
     except BaseException:

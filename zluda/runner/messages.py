@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from zluda.driver import ENTRIES, CudaError
-from zluda.errors import DeviceError, Error, LaunchError, PtxError, UnsupportedError
+from zluda.errors import DeviceError, Error, HangError, LaunchError, PtxError, UnsupportedError
 from zluda.runner.channel import ChannelError
 
 # The driver's entries, and what the runner itself can be told.
@@ -19,6 +19,7 @@ INDEX = {name: index for index, name in enumerate(COMMANDS)}
 # Error type → its constructor's arguments, which are its attributes too.
 _FIELDS: dict[type[Error], tuple[str, ...]] = {
     CudaError: ("result", "call", "detail", "reason", "launch"),
+    HangError: ("message", "kernel", "block", "thread", "address"),
     LaunchError: ("message", "kernel", "block", "thread", "address"),
     UnsupportedError: ("what", "where", "began"),
     PtxError: ("message", "file", "line", "column", "text", "expected"),

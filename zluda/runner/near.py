@@ -93,12 +93,14 @@ def start(
     memory_limit: int | None = None,
     time_limit: float | None = None,
     cache_scope: str = "",
+    schedule: int = 0,
 ) -> Runner:
     """Start a runner over ``device`` (``"cpu"``, ``"gfx1030"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
-    command's wall time in seconds; ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
+    command's wall time in seconds; ``schedule`` is the seed of an emulated GPU's order of waves;
+    ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
     whose a confined runner's compiled kernels are (``cache.py``); empty: they are not kept. Raises
     DeviceError where the device is not there or an address cannot be had, RunnerDied where the process ends
     before it is ready.
@@ -107,20 +109,22 @@ def start(
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
     wanted = None if (device, numerics) == ("cpu", ENVELOPE) else numerics
-    check_options(device, numerics=wanted, check="none", contract="auto")
+    check_options(device, numerics=wanted, check="none", contract="auto", schedule=schedule)
     factory, confined = FACTORIES[kind(device)]
     store = open_store() if confined and config.load().cache_policy != "off" else None
+    limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
     setup = {
         "device": device,
         "factory": factory,
         "confined": confined,
         "shared_memory": confined,
         "numerics": numerics,
+        "schedule": schedule,
+        "time_limit": limit,
         "cache": store is not None,
         "reservations": merged(reservations),
         "memory_limit": _positive("memory_limit", memory_limit, _LIMITS[untrusted][0]),
     }
-    limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
     with ExitStack() as undo:
         channel_fd = channels.create(json.dumps(setup).encode())
         undo.callback(os.close, channel_fd)

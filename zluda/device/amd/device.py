@@ -34,13 +34,14 @@ class AmdDevice:
         *,
         seed: int = 0,
         threads: int | None = None,
+        timeout_s: float | None = None,
         wave_size: int = 0,
         numerics: str = "nvidia",
     ) -> None:
         self.numerics = numerics
         cache.prepare()
         scheduler()
-        self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads)
+        self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads, timeout_s=timeout_s)
         self.name = self.target_id = name
         self.memory = self.variables = self.emulator.memory
         self.refusals = RefusalCell(self.memory)

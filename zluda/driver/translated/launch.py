@@ -9,7 +9,7 @@ from zluda.driver.base import Bytes, Dim3, LaunchAttribute
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.code import dynamic_shared_limit, kernel_of
 from zluda.driver.translated.state import State, entry
-from zluda.errors import LaunchError, UnsupportedError
+from zluda.errors import HangError, LaunchError, UnsupportedError
 
 # CUlaunchAttributeID → name; those that change when or where blocks run but not what they compute.
 _HINTS = {
@@ -37,7 +37,7 @@ _OTHERS = {7: "PROGRAMMATIC_EVENT", 12: "LAUNCH_COMPLETION_EVENT", 13: "DEVICE_U
 
 # Words in a device's account of a failed kernel → what CUDA calls it.
 _FAILURES = {
-    "misaligned address": "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "misaligned": "CUDA_ERROR_MISALIGNED_ADDRESS",
     "assert": "CUDA_ERROR_ASSERT",
     "function pointer": "CUDA_ERROR_INVALID_PC",
 }
@@ -134,6 +134,8 @@ def _check_kernel(kernel: Kernel, block: Dim3, parameters: Bytes) -> None:
 
 def _failure(error: LaunchError) -> CudaError:
     """The result by which CUDA reports a kernel that failed while it ran."""
+    if isinstance(error, HangError):
+        return CudaError("CUDA_ERROR_LAUNCH_TIMEOUT", detail=str(error), launch=error)
     usual = "CUDA_ERROR_LAUNCH_FAILED" if error.address is None else "CUDA_ERROR_ILLEGAL_ADDRESS"
     result = next((result for words, result in _FAILURES.items() if words in error.message), usual)
     return CudaError(result, detail=str(error), launch=error)

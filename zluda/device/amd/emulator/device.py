@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda.compiler.amd.code_object import CodeObject, KernelEntry
-from zluda.compiler.amd.disassembler import library_for
+from zluda.compiler.amd.disassembler import Disassembler, library_for
 from zluda.compiler.amd.targets import target
 from zluda.device.amd.emulator import launch as setup
 from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.compile import HostCode
+from zluda.device.amd.emulator.hang import explain
 from zluda.device.amd.emulator.lift import lift
 from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
 from zluda.device.base import Code, Dim3, Kernel, KernelParameter
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.memory import Memory
-from zluda.errors import DeviceError, LaunchError, UnsupportedError
+from zluda.errors import DeviceError, HangError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 CHECKS = ("none", "memory")
@@ -38,6 +39,10 @@ class EmulatedKernel:
         target_ = code.device.target
         self.wave_size = 32 if entry.descriptor.wave32 and 32 in target_.wave_sizes else 64
         self._host: dict[bool, tuple[HostCode, int]] = {}
+
+    def disassembler(self) -> Disassembler:
+        """A disassembler for its code."""
+        return Disassembler(self.code.device.target, self.wave_size)
 
     def host(self, *, count: bool) -> tuple[HostCode, int]:
         """Host code and the number of vector registers. Raises UnsupportedError."""
@@ -274,8 +279,9 @@ class EmulatedDevice:
         block = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
         place = outcome.offset - kernel.entry.address
         message = f"{state.FAULTS[outcome.fault]} (offset {place:#x}, lane {outcome.lane})"
-        if outcome.fault == state.TIMEOUT:
-            return LaunchError(state.FAULTS[outcome.fault], kernel=kernel.name)
+        if outcome.fault in (state.TIMEOUT, state.HANG):
+            why = explain(kernel.code.object, kernel.entry, kernel.disassembler(), outcome)
+            return HangError(f"{state.FAULTS[outcome.fault]}: {why}", kernel=kernel.name, block=block)
         return LaunchError(message, kernel=kernel.name, block=block, address=outcome.address)
 
     def synchronize(self) -> None:

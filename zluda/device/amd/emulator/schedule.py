@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -117,15 +117,16 @@ class _Thread:
                 total += ctypes.c_uint64.from_address(place).value
         return total
 
-    def spinning(self, launch: Launch) -> tuple[int, int, int, int] | None:
-        """(block, PC, EXEC, number in its block) of a resident wave that is not waiting at a barrier."""
+    def resident(self, launch: Launch) -> Iterator[tuple[int, int, int, int]]:
+        """(block, number in it, PC, EXEC) of waves that could go on; (block, -1, 0, 0) where all wait."""
         for slot in self.slots:
-            if slot.busy and slot.ready:
-                wave = (slot.ready & -slot.ready).bit_length() - 1
-                record = slot.waves + wave * launch.wave_bytes
-                pc = ctypes.c_uint64.from_address(record + state.PC).value
-                return slot.index, pc, ctypes.c_uint64.from_address(record + 4 * EXEC).value, wave
-        return None
+            if slot.busy and not slot.ready:
+                yield slot.index, -1, 0, 0
+            for wave in range(launch.waves):
+                if slot.busy and slot.ready >> wave & 1:
+                    record = slot.waves + wave * launch.wave_bytes
+                    pc = ctypes.c_uint64.from_address(record + state.PC).value
+                    yield slot.index, wave, pc, ctypes.c_uint64.from_address(record + 4 * EXEC).value
 
 
 class Scheduler:
@@ -162,13 +163,16 @@ class Scheduler:
         )
 
     def _hang(self, job: state.Job, launch: Launch, workers: Sequence[_Thread]) -> Outcome:
-        """Where a launch that does not end was found."""
-        found = [place for place in (w.spinning(launch) for w in workers) if place is not None]
-        block, pc, exec_mask, wave = found[0] if found else (0, 0, 0, 0)
-        begin = wave * launch.template_bytes + 4 * EXEC
-        full = int.from_bytes(launch.template[begin : begin + 8], "little")
-        lane = (exec_mask & -exec_mask).bit_length() - 1 if exec_mask else 0
-        return Outcome(job.fault, block, lane, launch.code + pc, pc, 0, exec_mask & full, full)
+        """Where a launch that does not end was found: a wave with lanes left out, if there is one."""
+        best, most = Outcome(job.fault, 0, 0, 0, 0, 0), -1
+        for worker in workers:
+            for block, wave, pc, mask in worker.resident(launch):
+                begin = wave * launch.template_bytes + 4 * EXEC
+                full = int.from_bytes(launch.template[begin : begin + 8], "little") if wave >= 0 else 0
+                rank = 0 if wave < 0 else 2 if mask & full != full else 1
+                if rank > most:
+                    best, most = Outcome(job.fault, block, 0, 0, pc, 0, mask & full, full), rank
+        return best
 
     def _job(self, launch: Launch) -> tuple[state.Job, list[object]]:
         """The launch's record, and what must live as long."""
