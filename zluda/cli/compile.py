@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 )
 @click.option("--kernel", metavar="NAME", help="One kernel; else all of the module.")
 @click.option("--block", default="256", metavar="X[,Y[,Z]]", help="Block size, for the target cpu.")
+@click.option(
+    "--numerics", type=click.Choice(["nvidia", "native"]), help="As for `zluda replay`; its default, else."
+)
 @click.option("--wave", type=click.Choice(["32", "64"]), help="Lanes a wave, where the target has both.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write; several objects: a directory.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write; objects: a file or a directory.")
 @click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="At once; as many as processors.")
 @click.option("--report", "want_report", is_flag=True, help="Registers, occupancy, memory, instruction mix.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object a line.")
@@ -37,6 +40,7 @@ def command(
     kind: str | None,
     kernel: str | None,
     block: str,
+    numerics: str | None,
     wave: str | None,
     output: str | None,
     jobs: int | None,
@@ -51,22 +55,30 @@ def command(
     Example: zluda compile saxpy.ptx --target gfx1100 --emit asm --report
     """
     from zluda.compiler.emit import BINARY, Request, emit_kernels
+    from zluda.device import names
 
     module = _module(file)
-    names = [kernel] if kernel else list(module.kernel_names)
-    if not names or (kernel and kernel not in module.kernel_names):
+    kernels = [kernel] if kernel else list(module.kernel_names)
+    if not kernels or (kernel and kernel not in module.kernel_names):
         raise Error(f"{file} has no kernel {kernel or ''}; it has {', '.join(module.kernel_names) or 'none'}")
     want_report = want_report or as_json
     kind = kind or ("" if want_report else "asm")
-    if kind in BINARY and len(names) > 1 and not output:
-        raise Error(f"{file} has {len(names)} kernels; choose one with --kernel, or give a directory with -o")
+    if kind in BINARY and len(kernels) > 1 and not output:
+        raise Error(
+            f"{file} has {len(kernels)} kernels; choose one with --kernel, or give a directory with -o"
+        )
     request = Request(
-        target=target, kind=kind, report=want_report, block=block_shape(block), wave_size=int(wave or 0)
+        target=target,
+        kind=kind,
+        report=want_report,
+        block=block_shape(block),
+        wave_size=int(wave or 0),
+        numerics=names.chosen_numerics(target, numerics),
     )
-    found = emit_kernels(module, names, request, jobs=jobs or 0)
+    found = emit_kernels(module, kernels, request, jobs=jobs or 0)
     whole = [e for e in found if e.failure is None]
     if kind and whole:
-        _write(whole, kind, output, several=len(names) > 1)
+        _write(whole, kind, output, several=len(kernels) > 1)
     if want_report:
         _print_report(found, as_json=as_json, aside=bool(kind) and output is None)
     else:
@@ -127,8 +139,7 @@ def block_shape(text: str) -> tuple[int, int, int]:
 def _write(found: Sequence[Emitted], kind: str, output: str | None, *, several: bool) -> None:
     from zluda.compiler.emit import BINARY
 
-    if kind in BINARY and several:
-        assert output is not None
+    if kind in BINARY and output is not None and (several or Path(output).is_dir()):
         directory = Path(output)
         directory.mkdir(parents=True, exist_ok=True)
         for emitted in found:

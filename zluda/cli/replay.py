@@ -32,7 +32,11 @@ _WORST_FIRST = (1, 2, 0)
     help="cpu, gfxNNN, cuda:N or auto (the default: ZLUDA_DEVICE, else auto); several: side by side.",
 )
 @click.option("--mode", default="stream", show_default=True, help="stream: every call in its order.")
-@click.option("--numerics", metavar="KIND", help="nvidia: bit for bit as NVIDIA's GPUs compute.")
+@click.option(
+    "--numerics",
+    metavar="KIND",
+    help="nvidia (default on cpu): bit for bit. native (default on AMD): approximate as the device does.",
+)
 @click.option("--output", "-o", metavar="FILE", help="Write the replayed memory as a trace.")
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")

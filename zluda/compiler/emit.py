@@ -25,7 +25,8 @@ BINARY = ("obj", "hsaco")
 class Request:
     """What is wanted of each kernel: a ``kind`` of :data:`KINDS` (or none), a report, or both.
 
-    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own).
+    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). ``numerics`` is as
+    for :func:`zluda.compiler.compile_kernel`.
     """
 
     target: str
@@ -33,6 +34,7 @@ class Request:
     report: bool = False
     block: Dim3 = (256, 1, 1)
     wave_size: int = 0
+    numerics: str = "nvidia"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,12 @@ def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dic
     if request.kind not in BINARY and not request.report:
         return data, None
     compiled = compile_kernel(
-        module, name, request.target, block=request.block, wave_size=request.wave_size
+        module,
+        name,
+        request.target,
+        block=request.block,
+        wave_size=request.wave_size,
+        numerics=request.numerics,
     ).code
     code = compiled if request.target == "cpu" else link(compiled)
     if request.kind in BINARY:
@@ -105,7 +112,9 @@ def _text(module: Module, name: str, request: Request) -> bytes:
         from zluda.compiler.cpu.llvm import emit_assembly
         from zluda.compiler.unit import kernel_unit
 
-        text = kernel_ir(kernel_unit(module, name, request.block))
+        unit = kernel_unit(module, name, request.block)
+        unit.numerics = request.numerics
+        text = kernel_ir(unit)
         return text.encode() if request.kind == "llvm" else emit_assembly(text)
     from zluda.compiler.amd.compile import kernel_ir as amd_ir
     from zluda.compiler.amd.llvm import Options, emit
@@ -113,7 +122,9 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     from zluda.compiler.amd.unit import build_unit
 
     chosen = target_id(request.target).target
-    text = amd_ir(build_unit(module, name), chosen, request.wave_size)
+    unit = build_unit(module, name)
+    unit.numerics = request.numerics
+    text = amd_ir(unit, chosen, request.wave_size)
     if request.kind == "llvm":
         return text.encode()
     return emit(text, Options(request.target, request.wave_size or chosen.wave_size, request.kind))

@@ -10,7 +10,7 @@ from zluda.errors import DeviceError, UnsupportedError
 NUMERICS: dict[str, tuple[str, ...]] = {
     "cpu": ("nvidia", "native"),
     "cuda": ("nvidia", "native"),
-    "gfx": ("nvidia", "native"),
+    "gfx": ("native", "nvidia"),
 }
 ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
@@ -51,7 +51,7 @@ def kind(name: str) -> str:
 
 def chosen_numerics(name: str, wanted: str | None) -> str:
     """The numerics of device ``name``: what is wanted, or its default."""
-    return wanted or NUMERICS[kind(name)][0]
+    return wanted or NUMERICS.get(kind(name), ("nvidia",))[0]
 
 
 def check_options(name: str, *, numerics: str | None, check: str, contract: str, schedule: int = 0) -> None:
