@@ -97,6 +97,8 @@ def test_json_has_the_documented_keys(case: Case) -> None:
         "reasons",
         "first_divergence",
         "seconds",
+        "product",
+        "relocated",
     }
     assert (found["launches"], found["copies"], found["identical"]) == (2, 1, 3)
     assert sum(found[key] for key in verdict_keys) == found["launches"] + found["copies"]

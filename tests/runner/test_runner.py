@@ -25,7 +25,7 @@ PLACE = 0x7F12_3440_0000
 @pytest.fixture(autouse=True)
 def probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runners of these tests serve the probe driver."""
-    monkeypatch.setitem(near.FACTORIES, "cpu", ("runner_probe:driver", True))
+    monkeypatch.setitem(near.FACTORIES, "cpu", ("runner_probe:driver", True, "host"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
@@ -170,7 +170,7 @@ class TestDeath:
         assert gone(runner.pid)
 
     def test_before_it_is_ready(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(near.FACTORIES, "cpu", ("runner_probe:nothing", True))
+        monkeypatch.setitem(near.FACTORIES, "cpu", ("runner_probe:nothing", True, "host"))
         before = shared_files()
         with pytest.raises(RunnerDied, match=r"exited with status 1 .*AttributeError"):
             start()
@@ -216,8 +216,8 @@ class TestErrors:
     def test_wrong_arguments(self) -> None:
         with pytest.raises(DeviceError, match="time_limit is 0; expected more than 0"):
             start(time_limit=0)
-        with pytest.raises(DeviceError, match="hip:0"):
-            start("hip:0")
+        with pytest.raises(DeviceError, match="nvptx:0"):
+            start("nvptx:0")
         with pytest.raises(UnsupportedError, match="numerics"):
             start(numerics="neither")
 
@@ -295,7 +295,7 @@ class TestEnd:
             """
             import os, signal
             from zluda.runner import near, start
-            near.FACTORIES["cpu"] = ("runner_probe:driver", True)
+            near.FACTORIES["cpu"] = ("runner_probe:driver", True, "host")
             print(start().pid, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
             """

@@ -32,7 +32,7 @@ def open_device(
     isolate: bool = False,
     schedule: int = 0,
 ) -> Device:
-    """Open a device by name: ``"cpu"``, ``"cuda:N"``, or ``"auto"``.
+    """Open a device by name: ``"cpu"``, ``"gfx1030"``, ``"hip:N"``, ``"cuda:N"``, or ``"auto"``.
 
     ``numerics`` is ``"nvidia"`` or ``"native"``, ``check`` ``"none"``, ``contract`` ``"auto"``; a value this
     version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner

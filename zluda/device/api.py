@@ -260,4 +260,10 @@ def _open_amd(name: str, numerics: str, schedule: int) -> base.Device:
     return AmdDevice(name, numerics=numerics, seed=schedule)
 
 
-_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd}
+def _open_hip(name: str, numerics: str, schedule: int) -> base.Device:
+    from zluda.device.amd.hip import HipDevice
+
+    return HipDevice(int(name.partition(":")[2]), numerics=numerics)
+
+
+_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd, "hip": _open_hip}

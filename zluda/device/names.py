@@ -11,6 +11,7 @@ NUMERICS: dict[str, tuple[str, ...]] = {
     "cpu": ("nvidia", "native"),
     "cuda": ("nvidia", "native"),
     "gfx": ("native", "nvidia"),
+    "hip": ("native", "nvidia"),
 }
 ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
@@ -18,7 +19,7 @@ CHECKS = ("none",)
 CONTRACTS = ("auto",)
 
 _NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
-_LATER = "not in this version; it has cpu, cuda:N and gfxNNN"
+_LATER = "not in this version; it has cpu, cuda:N, hip:N and gfxNNN"
 
 
 def resolve(name: str) -> str:
@@ -27,7 +28,9 @@ def resolve(name: str) -> str:
     Raises DeviceError, naming the device, for one that this version does not have.
     """
     if name == "auto":
-        return "cpu"  # hip:0 where an AMD GPU answers, once this version has hip
+        from zluda.device.amd.hip.probe import gpu_answers
+
+        return "hip:0" if gpu_answers() else "cpu"
     match = _NAMES.fullmatch(name)
     if match is None:
         raise DeviceError(

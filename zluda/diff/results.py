@@ -260,6 +260,8 @@ class ReplayResult:
     results: list[LaunchResult]
     seconds: float
     meta: Mapping[str, Any] = field(default_factory=dict)
+    product: str = ""  # what the device's maker calls it
+    relocated: list[dict[str, str | int]] = field(default_factory=list)  # what memory was elsewhere
 
     @property
     def verdict(self) -> Verdict:
@@ -317,6 +319,8 @@ class ReplayResult:
             "reasons": self.reasons,
             "first_divergence": divergence.to_json() if divergence else None,
             "seconds": round(self.seconds, 6),
+            "product": self.product,
+            "relocated": self.relocated,
         }
 
 

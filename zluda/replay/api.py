@@ -84,7 +84,7 @@ def _replay(
     from zluda.replay.session import Session
     from zluda.runner.cache import file_scope
 
-    plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx"))
+    plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
     with ExitStack() as stack:
         session = stack.enter_context(
             Session(
@@ -123,6 +123,8 @@ def _replay(
             numerics=driver.numerics,
             results=results,
             seconds=time.perf_counter() - started,
+            product=driver.product,
+            relocated=player.relocated,
             meta={**trace.meta, "not_replayed": dict(player.unplayed)},
         )
 

@@ -72,6 +72,7 @@ class ReplayMemory:
         self._absent: dict[int, Unavailable] = {}
         self._host: set[int] = set()
         self._module_globals: dict[int, list[int]] = {}
+        self.relocated: dict[int, tuple[Allocation, int]] = {}  # id → what is or was elsewhere, and where
         self._code: dict[bytes, bytes] = {}  # words: recorded addresses of functions → the replay's
 
     # --- allocations ----------------------------------------------------------------------------------
@@ -79,6 +80,8 @@ class ReplayMemory:
     def add(self, allocation: Allocation, base: int) -> None:
         """``allocation`` now lives at ``base``."""
         self.live[allocation.id] = LiveAllocation(allocation, base)
+        if base != allocation.base:
+            self.relocated[allocation.id] = (allocation, base)
         self._spans.add(allocation.id, allocation.base, allocation.size)
         if allocation.kind is AllocationKind.GLOBAL and allocation.module is not None:
             self._module_globals.setdefault(allocation.module, []).append(allocation.id)

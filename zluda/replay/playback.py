@@ -58,6 +58,11 @@ class Playback:
         """Whether NVIDIA's driver runs the recorded code itself."""
         return self.driver.name.startswith("cuda")
 
+    @property
+    def relocates(self) -> bool:
+        """Whether memory may be elsewhere than in the record: on a GPU whose runtime cannot place it."""
+        return self.driver.name.startswith("hip")
+
     # --- contexts -----------------------------------------------------------------------------------
 
     def make_current(self, thread: int) -> None:
@@ -188,7 +193,7 @@ class Playback:
     # --- allocations --------------------------------------------------------------------------------
 
     def allocate(self, call: Call) -> None:
-        """Make the memory that ``call`` made, at the same addresses."""
+        """Make the memory that ``call`` made, at the same addresses where they can be had."""
         placed = [one for one in self.record.born[call.sequence] if one.kind in PLACED_KINDS]
         if not placed and not self._made_later(call):
             raise Unplayable(Unavailable(Verdict.GAP, f"{call.function}: its allocation is not on record"))
@@ -202,12 +207,19 @@ class Playback:
         return any(one.kind in PLACED_KINDS and one.born > call.sequence for one in later)
 
     def _place(self, allocation: Allocation) -> None:
-        if allocation.id in self.plan.unplaceable:
+        if allocation.id in self.plan.unplaceable and not self.relocates:
             raise Unplayable(Unavailable(Verdict.GAP, self.plan.unplaceable[allocation.id]))
         for stale in self.memory.overlapping(allocation):
             self.free(stale.record)
-        base = self.driver.cuMemAlloc(allocation.size, address=allocation.base)
-        self.memory.add(allocation, base)
+        self.memory.add(allocation, self._make(allocation))
+
+    def _make(self, allocation: Allocation) -> int:
+        try:
+            return self.driver.cuMemAlloc(allocation.size, address=allocation.base)
+        except CudaError as error:
+            if not self.relocates or error.name != "CUDA_ERROR_OUT_OF_MEMORY":
+                raise
+        return self.driver.cuMemAlloc(allocation.size)
 
     def free(self, allocation: Allocation) -> None:
         gone = self.memory.remove(allocation.id)

@@ -66,6 +66,24 @@ class Player:
         """Driver functions whose calls had an effect and no handler, with how many calls."""
         return self._recovery.state.unplayed
 
+    @property
+    def relocated(self) -> list[dict[str, str | int]]:
+        """The allocations that are elsewhere than in the record, in order of their birth.
+
+        Words that point into them were exchanged, in launches' parameters and in memory.
+        """
+        moved = self._recovery.state.memory.relocated
+        return [
+            {
+                "kind": allocation.kind.value,
+                "name": allocation.name or "",
+                "size": allocation.size,
+                "recorded": f"{allocation.base:#x}",
+                "replayed": f"{base:#x}",
+            }
+            for _, (allocation, base) in sorted(moved.items())
+        ]
+
     def play(self, call: Call, launch: Launch | None) -> LaunchResult | None:
         """Play one call, which made ``launch`` if it launched; returns its verdict where it has one."""
         result, changed = self._play(call, launch)

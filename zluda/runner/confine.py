@@ -5,6 +5,10 @@ Python is confined too. It is a list of what is allowed: computing, threads, mem
 reading and writing what is already open. Everything else fails with EACCES, notably opening files, sockets,
 processes and executing programs. ``clone3`` fails with ENOSYS because a filter cannot see its flags; C
 libraries then use ``clone``, which is allowed for threads alone.
+
+A runner over AMD's HIP runtime (``gpu``) may in addition do what that runtime does while it works: speak to
+its kernel drivers (``ioctl`` of amdkfd, DRM and WSL's dxgkrnl alone) through devices opened before, read
+files, and bind memory to NUMA nodes. It still writes no file, opens no socket and starts no program.
 """
 
 from __future__ import annotations
@@ -85,7 +89,36 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "exit": (60, 93),
     "exit_group": (231, 94),
 }
+# … and what a GPU's runtime does besides.
+_GPU_ALLOWED: dict[str, tuple[int | None, int | None]] = {
+    "stat": (4, None),
+    "lstat": (6, None),
+    "newfstatat": (262, 79),
+    "statx": (332, 291),
+    "statfs": (137, 43),
+    "fstatfs": (138, 44),
+    "access": (21, None),
+    "faccessat": (269, 48),
+    "faccessat2": (439, 439),
+    "readlink": (89, None),
+    "readlinkat": (267, 78),
+    "getdents64": (217, 61),
+    "getcwd": (79, 17),
+    "memfd_create": (319, 279),
+    "ftruncate": (77, 46),
+    "eventfd2": (290, 19),
+    "mlock": (149, 228),
+    "munlock": (150, 229),
+    "mbind": (237, 235),
+    "get_mempolicy": (239, 236),
+    "set_mempolicy": (238, 237),
+    "sched_setaffinity": (203, 122),
+}
+# The letters of the ioctls of amdkfd ("K"), DRM ("d") and dxgkrnl ("G"): bits 8 to 15 of a command.
+_GPU_IOCTLS = (ord("K"), ord("d"), ord("G"))
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # Allowed under a condition: (x86_64, aarch64).
+_IOCTL, _OPEN, _OPENAT = (16, 29), (2, None), (257, 56)
 _CLONE, _CLONE3, _TGKILL, _FCNTL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (72, 25), (302, 261)
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
@@ -93,6 +126,8 @@ _X32 = 0x40000000
 # struct seccomp_data: nr, arch, instruction_pointer, args[6]; little-endian low words.
 _NR, _ARCH = 0, 4
 _LOAD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_AND, _SHIFT_RIGHT = 0x54, 0x74
+_Program = list[tuple[int, int, int, int]]
 
 
 def _arg_low(index: int) -> int:
@@ -103,7 +138,7 @@ def _arg_high(index: int) -> int:
     return 20 + 8 * index
 
 
-def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
+def filter_program(machine: str, pid: int, *, gpu: bool = False) -> _Program:
     """The filter as BPF instructions (code, jump if true, jump if false, constant)."""
     column = list(_AUDIT_ARCH).index(machine)
     # EACCES, not EPERM: glibc's fortified printf looks into /proc/self/maps and aborts on all but EACCES
@@ -148,10 +183,38 @@ def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
         allow,
         refuse,
     ]
-    numbers = sorted(n for row in _ALLOWED.values() if (n := row[column]) is not None)
-    for number in numbers:
+    table = {**_ALLOWED, **(_GPU_ALLOWED if gpu else {})}
+    for number in sorted(n for row in table.values() if (n := row[column]) is not None):
         program += [(_JEQ, 0, 1, number), allow]
+    if gpu:
+        program += _gpu_conditions(column, allow, refuse)
     return [*program, refuse]
+
+
+def _gpu_conditions(
+    column: int, allow: tuple[int, int, int, int], refuse: tuple[int, int, int, int]
+) -> _Program:
+    """A GPU's own ioctls, and opening files to read them. The accumulator holds the call's number."""
+    letters = len(_GPU_IOCTLS)
+    program: _Program = [
+        (_JEQ, 0, letters + 5, _IOCTL[column]),
+        (_LOAD, 0, 0, _arg_low(1)),
+        (_SHIFT_RIGHT, 0, 0, 8),
+        (_AND, 0, 0, 0xFF),
+        *((_JEQ, letters - i, 0, letter) for i, letter in enumerate(_GPU_IOCTLS)),
+        refuse,
+        allow,
+    ]
+    for number, flags in ((_OPEN[column], 1), (_OPENAT[column], 2)):
+        if number is not None:
+            program += [
+                (_JEQ, 0, 4, number),
+                (_LOAD, 0, 0, _arg_low(flags)),
+                (_JSET, 0, 1, _WRITING),
+                refuse,
+                allow,
+            ]
+    return program
 
 
 def machine_supported(machine: str | None = None) -> bool:
@@ -159,12 +222,12 @@ def machine_supported(machine: str | None = None) -> bool:
     return sys.platform == "linux" and (machine or platform.machine()) in _AUDIT_ARCH
 
 
-def forbid() -> None:
+def forbid(*, gpu: bool = False) -> None:
     """Install the filter on every thread; DeviceError where this machine or kernel cannot."""
     machine = platform.machine()
     if not machine_supported(machine):
         raise DeviceError("runner", f"no system call filter for {sys.platform} on {machine}")
-    instructions = b"".join(struct.pack("<HBBI", *i) for i in filter_program(machine, os.getpid()))
+    instructions = b"".join(struct.pack("<HBBI", *i) for i in filter_program(machine, os.getpid(), gpu=gpu))
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
 
     class Program(ctypes.Structure):

@@ -77,6 +77,18 @@ def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
     return TranslatedDriver(make(setup, memory, numerics))
 
 
+def hip_driver(setup: Mapping[str, Any], memory: object) -> Driver:
+    """The translated driver over an AMD GPU, warmed up: HIP has its devices open from here on."""
+    from zluda.device.amd.hip import HipDevice  # reserves addresses before the compiler is imported
+
+    reservations = [(start, size) for start, size in setup["reservations"]]
+    numerics = names.chosen_numerics(setup["device"], setup["numerics"])
+    device = HipDevice(int(setup["device"].partition(":")[2]), numerics=numerics, reservations=reservations)
+    with cache.using(None):
+        _warm_up(TranslatedDriver(device))
+    return TranslatedDriver(device)
+
+
 def _warm_up(driver: Driver) -> None:
     """Compile and run a kernel: targets, thread pools and tables are then there."""
     driver.cuInit()
@@ -84,6 +96,8 @@ def _warm_up(driver: Driver) -> None:
     module = driver.cuModuleLoadData(_WARM_UP)
     buffer = driver.cuMemAlloc(256)
     function = driver.cuModuleGetFunction(module, "warm_up")
+    driver.cuMemsetD8(buffer, 0, 256)
     driver.cuLaunchKernel(function, (1, 1, 1), (64, 1, 1), 0, 0, buffer.to_bytes(8, "little"))
+    driver.cuMemcpyDtoH(buffer, 256)
     driver.cuModuleUnload(module)
     driver.cuMemFree(buffer)

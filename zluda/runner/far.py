@@ -80,7 +80,7 @@ def _set_up(arguments: Arguments, setup: dict[str, Any], kernels: FarCache) -> t
         cache.use(kernels if setup["cache"] else None)
         cache.prepare()
         confine.limit(setup["memory_limit"])
-        confine.forbid()
+        confine.forbid(gpu=setup["confined"] == "gpu")
         ready["confinement"] = ["memory", "system calls"]
     for name in ("name", "emulated", "numerics", "places_globals", "product"):
         ready[name] = getattr(driver, name)

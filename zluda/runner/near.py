@@ -29,13 +29,14 @@ _OUTPUT_BYTES = 1 << 16
 _START_SECONDS = 120.0
 _GIB = 1 << 30
 
-# Kind of device → where the runner finds its driver (module:function), and whether that is confined: its
-# memory is then the shared file. A GPU's own driver opens device files and speaks to its kernel module at any
-# time, and the code it runs is NVIDIA's.
-FACTORIES: dict[str, tuple[str, bool]] = {
-    "cpu": ("zluda.runner.devices:translated_driver", True),
-    "gfx": ("zluda.runner.devices:translated_driver", True),
-    "cuda": ("zluda.driver.native:from_setup", False),
+# Kind of device → where the runner finds its driver (module:function), whether its memory is the shared file,
+# and how it is confined (``confine.py``). NVIDIA's driver opens device files and speaks to its kernel module
+# at any time, and the code it runs is NVIDIA's: it is not.
+FACTORIES: dict[str, tuple[str, bool, str]] = {
+    "cpu": ("zluda.runner.devices:translated_driver", True, "host"),
+    "gfx": ("zluda.runner.devices:translated_driver", True, "host"),
+    "hip": ("zluda.runner.devices:hip_driver", False, "gpu"),
+    "cuda": ("zluda.driver.native:from_setup", False, ""),
 }
 
 # (bytes of private memory, seconds a command) by `untrusted`.
@@ -110,14 +111,14 @@ def start(
     device = resolve(device)
     wanted = None if (device, numerics) == ("cpu", ENVELOPE) else numerics
     check_options(device, numerics=wanted, check="none", contract="auto", schedule=schedule)
-    factory, confined = FACTORIES[kind(device)]
+    factory, shared_memory, confined = FACTORIES[kind(device)]
     store = open_store() if confined and config.load().cache_policy != "off" else None
     limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
     setup = {
         "device": device,
         "factory": factory,
         "confined": confined,
-        "shared_memory": confined,
+        "shared_memory": shared_memory,
         "numerics": numerics,
         "schedule": schedule,
         "time_limit": limit,
