@@ -61,3 +61,34 @@ def test_a_function_changes_its_copy_of_a_structure(name: str) -> None:
         lanes = np.arange(64)
         expected[lanes, lanes % 6] = (expected[lanes, lanes % 6] + lanes) * 3
         assert np.array_equal(out.numpy(), expected)
+
+
+NEIGHBOURS = (
+    HEADER
+    + """
+.visible .entry k(.param .u64 out)
+{
+    .local .align 8 .b8 depot[64];
+    .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+    mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [out]; mov.u64 %rd2, depot;
+    and.b32 %r2, %r1, 15; mul.wide.u32 %rd3, %r2, 4; add.s64 %rd4, %rd2, %rd3;
+    mov.u32 %r3, 0; st.local.v4.b32 [depot], {%r3, %r3, %r3, %r3}; st.local.v2.b32 [depot+16], {%r3, %r3};
+    mov.b16 %h1, 20; mov.b16 %h2, 33; mov.b16 %h3, 46;
+    st.local.b16 [depot+6], %h1; st.local.b16 [depot+8], %h2; st.local.b16 [depot+10], %h3;
+    st.local.b16 [depot+12], %h1;
+    min.u32 %r2, %r2, 5; mul.wide.u32 %rd3, %r2, 4; add.s64 %rd4, %rd2, %rd3;
+    ld.local.b32 %r4, [%rd4];
+    mad.wide.u32 %rd5, %r1, 4, %rd1; st.global.b32 [%rd5], %r4;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_neighbours_in_scratch_that_no_dword_holds(name: str) -> None:
+    """LLVM joins stores of two halves into one of a dword that is not aligned, and lies in two."""
+    words = [0, 20 << 16, 46 << 16 | 33, 20, 0, 0]
+    with zluda.open_device(name) as device:
+        out = device.array(np.zeros(64, np.uint32))
+        device.load_module(NEIGHBOURS).kernel("k").launch(grid=1, block=64, args=[out])
+        assert out.numpy().tolist() == [words[min(t % 16, 5)] for t in range(64)]

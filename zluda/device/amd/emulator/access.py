@@ -169,7 +169,7 @@ def _load_by_shape(
     """Load an element a lane: a vector a group, a scalar a group, or lane by lane."""
 
     def apart() -> Value:
-        result = _two_ways(
+        result = two_ways(
             b,
             _uniform(b, positions, mask),
             lambda: _load_uniform(b, element, positions, mask, pointer),
@@ -180,7 +180,7 @@ def _load_by_shape(
         assert result is not None
         return result
 
-    result = _two_ways(
+    result = two_ways(
         b,
         _consecutive(b, positions, element, mask),
         lambda: _load_groups(b, element, positions, mask, pointer),
@@ -203,10 +203,10 @@ def _store_by_shape(
     def apart() -> None:
         scatter(b, value, pointer(positions), active)
 
-    _two_ways(b, _consecutive(b, positions, value.type, mask), together, apart)
+    two_ways(b, _consecutive(b, positions, value.type, mask), together, apart)
 
 
-def _two_ways(
+def two_ways(
     b: Builder,
     condition: Value,
     vector: Callable[[], Value | None],

@@ -1,7 +1,8 @@
 """Vector memory: global, flat, scratch and buffer loads, stores and atomics.
 
 RDNA2 ISA 8 (vector memory) and 9 (flat). Scratch is interleaved as the hardware does: dword d of lane l lies
-at (d * lanes + l) * 4 of the wave's scratch, so that accesses at one offset are consecutive.
+at (d * lanes + l) * 4 of the wave's scratch, so that accesses at one offset are consecutive. What is not
+aligned, as the unaligned mode of amdhsa allows, may lie in two dwords: it is moved byte by byte.
 """
 
 from __future__ import annotations
@@ -46,29 +47,104 @@ class Pointers:
         access.store(self.wave, value, self.wave.b.add(self.addresses, offset), self.mask)
 
 
-class Offsets:
-    """Offsets into a window, one a lane; ``locate`` maps the offset of an element to its place."""
+class _Split:
+    """A place in scratch, where an element may lie in two dwords that are not neighbours."""
 
-    def __init__(
-        self,
-        wave: Wave,
-        window: Window,
-        offsets: Value,
-        mask: Value,
-        locate: Callable[[Value], Value] | None = None,
-    ) -> None:
-        self.wave, self.window, self.mask = wave, window, mask
-        self.offsets = wave.b.splat(offsets, wave.lanes)
-        self.locate = locate or (lambda offset: offset)
+    wave: Wave
 
-    def _at(self, offset: int) -> Value:
-        return self.locate(self.wave.b.add(self.offsets, offset))
+    def _read(self, element: str, offset: int) -> Value:
+        """Load what lies in one dword."""
+        raise NotImplementedError
+
+    def _write(self, value: Value, offset: int) -> None:
+        """Store what lies in one dword."""
+        raise NotImplementedError
+
+    def _crosses(self, size: int, offset: int) -> Value:
+        """Whether an executing lane's element of so many bytes lies in two dwords (a scalar ``i1``)."""
+        raise NotImplementedError
 
     def read(self, element: str, offset: int) -> Value:
-        return access.window_load(self.wave, element, self.window, self._at(offset), self.mask)
+        size = _bytes(element)
+        crosses = self._crosses(size, offset) if size > 1 else constant("i1", 0)
+        if crosses.bits is not None:
+            return self._read_bytes(element, offset) if crosses.bits else self._read(element, offset)
+        value = access.two_ways(
+            self.wave.b,
+            crosses,
+            lambda: self._read_bytes(element, offset),
+            lambda: self._read(element, offset),
+        )
+        assert value is not None
+        return value
+
+    def _read_bytes(self, element: str, offset: int) -> Value:
+        b = self.wave.b
+        value = constant(element, 0)
+        for i in range(_bytes(element)):
+            value = b.or_(b.shl(b.zext(self._read("i8", offset + i), element), 8 * i), value)
+        return value
 
     def write(self, value: Value, offset: int) -> None:
+        size = value.width // 8
+        crosses = self._crosses(size, offset) if size > 1 else constant("i1", 0)
+        if crosses.bits is not None:
+            (self._write_bytes if crosses.bits else self._write)(value, offset)
+            return
+        access.two_ways(
+            self.wave.b,
+            crosses,
+            lambda: self._write_bytes(value, offset),
+            lambda: self._write(value, offset),
+        )
+
+    def _write_bytes(self, value: Value, offset: int) -> None:
+        for i in range(value.width // 8):
+            self._write(self.wave.b.trunc(self.wave.b.lshr(value, 8 * i), "i8"), offset + i)
+
+    def _any_crosses(self, offsets: Value, size: int, mask: Value) -> Value:
+        """Whether a masked lane's offset in scratch leaves less than ``size`` bytes of its dword."""
+        b, wave = self.wave.b, self.wave
+        beyond = b.icmp("ugt", b.add(b.and_(offsets, 3), size), 4)
+        if beyond.bits is not None:
+            return beyond
+        return b.icmp("ne", b.and_(wave.to_mask(beyond), mask), 0)
+
+
+class Offsets:
+    """Offsets into a window, one a lane."""
+
+    def __init__(self, wave: Wave, window: Window, offsets: Value, mask: Value) -> None:
+        self.wave, self.window, self.mask = wave, window, mask
+        self.offsets = wave.b.splat(offsets, wave.lanes)
+
+    def read(self, element: str, offset: int) -> Value:
+        at = self.wave.b.add(self.offsets, offset)
+        return access.window_load(self.wave, element, self.window, at, self.mask)
+
+    def write(self, value: Value, offset: int) -> None:
+        at = self.wave.b.add(self.offsets, offset)
+        access.window_store(self.wave, value, self.window, at, self.mask)
+
+
+class _ScratchOffsets(_Split):
+    """Offsets into a lane's scratch."""
+
+    def __init__(self, wave: Wave, offsets: Value, mask: Value) -> None:
+        self.wave, self.window, self.mask = wave, access.scratch_window(wave), mask
+        self._offsets = offsets
+
+    def _at(self, offset: int) -> Value:
+        return _interleaved(self.wave, self.wave.b.add(self._offsets, offset))
+
+    def _read(self, element: str, offset: int) -> Value:
+        return access.window_load(self.wave, element, self.window, self._at(offset), self.mask)
+
+    def _write(self, value: Value, offset: int) -> None:
         access.window_store(self.wave, value, self.window, self._at(offset), self.mask)
+
+    def _crosses(self, size: int, offset: int) -> Value:
+        return self._any_crosses(self.wave.b.add(self._offsets, offset), size, self.mask)
 
 
 def lift(wave: Wave, instruction: Instruction) -> None:
@@ -201,8 +277,8 @@ def _flat(wave: Wave, instruction: Instruction, address: Sequence[Operand]) -> P
     return _FlatPointers(wave, pointers, b.select(private, scratch, pointers), private, place.mask)
 
 
-class _FlatPointers(Pointers):
-    """Generic addresses; those in scratch are mapped word by word."""
+class _FlatPointers(_Split, Pointers):
+    """Generic addresses; those in scratch are mapped dword by dword."""
 
     def __init__(self, wave: Wave, generic: Value, mapped: Value, private: Value, mask: Value) -> None:
         super().__init__(wave, mapped, mask)
@@ -215,11 +291,16 @@ class _FlatPointers(Pointers):
         scratch = b.add(inside, b.cast("ptrtoint", P, "i64"))
         return b.select(self._private, scratch, pointers)
 
-    def read(self, element: str, offset: int) -> Value:
+    def _read(self, element: str, offset: int) -> Value:
         return access.load(self.wave, element, self._at(offset), self.mask)
 
-    def write(self, value: Value, offset: int) -> None:
+    def _write(self, value: Value, offset: int) -> None:
         access.store(self.wave, value, self._at(offset), self.mask)
+
+    def _crosses(self, size: int, offset: int) -> Value:
+        b, wave = self.wave.b, self.wave
+        private = b.and_(wave.to_mask(self._private), self.mask)
+        return self._any_crosses(b.trunc(b.add(self._generic, offset), "i32"), size, private)
 
 
 def _interleaved(wave: Wave, offset: Value) -> Value:
@@ -239,8 +320,7 @@ def _scratch(wave: Wave, instruction: Instruction, address: Sequence[Operand]) -
             offset = b.add(wave.vgpr(operand.index), offset)
         elif operand.kind == "s":
             offset = b.add(wave.sgpr(operand.index), offset)
-    window = access.scratch_window(wave)
-    return Offsets(wave, window, offset, wave.exec_mask(), lambda o: _interleaved(wave, o))
+    return _ScratchOffsets(wave, offset, wave.exec_mask())
 
 
 def _buffer(wave: Wave, instruction: Instruction, address: Sequence[Operand]) -> Place:
@@ -268,7 +348,7 @@ def _buffer(wave: Wave, instruction: Instruction, address: Sequence[Operand]) ->
     return _BufferPlace(wave, start, whole, offset, index, stride, records, interleaved)
 
 
-class _BufferPlace(Pointers):
+class _BufferPlace(_Split, Pointers):
     def __init__(
         self,
         wave: Wave,
@@ -282,7 +362,7 @@ class _BufferPlace(Pointers):
     ) -> None:
         self.wave = wave
         self._start, self._whole, self._index = start, whole, wave.b.splat(index, wave.lanes)
-        self._offset, self._stride = wave.b.splat(offset, wave.lanes), stride
+        self._offset, self._stride = offset, stride
         self._records, self._interleaved = records, interleaved
         super().__init__(wave, self._at(0), self._inside(0, 4))
 
@@ -308,13 +388,18 @@ class _BufferPlace(Pointers):
         fine = b.or_(fine, self._interleaved)
         return b.and_(wave.to_mask(fine), wave.exec_mask())
 
-    def read(self, element: str, offset: int) -> Value:
+    def _read(self, element: str, offset: int) -> Value:
         mask = self._inside(offset, _bytes(element))
         return access.load(self.wave, element, self._at(offset), mask)
 
-    def write(self, value: Value, offset: int) -> None:
+    def _write(self, value: Value, offset: int) -> None:
         mask = self._inside(offset, value.width // 8)
         access.store(self.wave, value, self._at(offset), mask)
+
+    def _crosses(self, size: int, offset: int) -> Value:
+        b = self.wave.b
+        crosses = self._any_crosses(b.add(self._offset, offset), size, self.wave.exec_mask())
+        return crosses if crosses.bits == 0 else b.and_(self._interleaved, crosses)
 
 
 def _bytes(element: str) -> int:
