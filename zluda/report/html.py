@@ -214,6 +214,8 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "differences": [_difference(found) for found in failing],
         "differences_left_out": total_failing - len(failing),
         "reasons": other_reasons(result, _SHOWN_REASONS),
+        "relocated_title": _capital(words.relocated(result)),
+        "relocated": result.relocated,
         "rows": [_row(found) for found in rows],
         "rows_title": _capital(words.things(result.results)),
         "timed": any(found.recorded_seconds is not None for found in rows),

@@ -84,6 +84,8 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
         yield printable(f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}")
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
+    if result.relocated:
+        yield f"  {words.relocated(result)}"
 
 
 def _because(failure: LaunchResult) -> str:
@@ -104,6 +106,8 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
         console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
+    if result.relocated:
+        console.print(Text(f"  {words.relocated(result)}", style="dim"))
 
 
 def _fails(verdict: Verdict) -> bool:

@@ -135,7 +135,18 @@ def plural(count: int, one: str, several: str = "") -> str:
 
 
 def where(result: ReplayResult) -> str:
-    return result.device + (" (emulated)" if result.emulated else "")
+    """``cpu``, ``gfx1030 (emulated)``, ``hip:0 (AMD Radeon RX 6800, gfx1030)``"""
+    about = result.product or ("emulated" if result.emulated else "")
+    return f"{result.device} ({about})" if about else result.device
+
+
+def relocated(result: ReplayResult) -> str:
+    """What memory was elsewhere than in the record; empty where none was."""
+    kinds = [one["kind"] for one in result.relocated]
+    variables = kinds.count("global")
+    parts = [(len(kinds) - variables, "allocation", "allocations"), (variables, "variable", "variables")]
+    named = " and ".join(plural(count, one, several) for count, one, several in parts if count)
+    return f"{named} relocated; words that point into them were exchanged" if named else ""
 
 
 def short_name(trace: str) -> str:
