@@ -61,6 +61,13 @@ def build(program: str, recipe: dict[str, Any], directory: Path) -> None:
     run([recipe["build"]["compiler"], *recipe["build"]["flags"], "-o", program, source], directory)
 
 
+def source_digest(program: str) -> str:
+    """BLAKE2b of the program's source with what the programs share: a trace says which source it is of."""
+    recipe = tomllib.loads((CORPUS / program / "record.toml").read_text())
+    files = (CORPUS / program / recipe["build"]["source"], CORPUS / "support.cuh")
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=16).hexdigest()
+
+
 def results(command: list[str], directory: Path) -> tuple[str, bytes]:
     """Run; what it printed and the result file it wrote."""
     file = directory / "result.bin"
@@ -83,6 +90,7 @@ def record(program: str, directory: Path) -> dict[str, Any]:
     if data != first[1]:
         raise StepFailed(f"{program} gave other results while it was recorded:\n{printed}")
     return {
+        "source": source_digest(program),
         "results": hashlib.blake2b(data, digest_size=16).hexdigest(),
         "trace_bytes": trace.stat().st_size,
     }

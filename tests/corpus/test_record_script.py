@@ -62,6 +62,7 @@ def test_every_program_is_recorded_and_its_record_completed(host: Path) -> None:
     assert names == [f"{p}/{n}" for p in ("saxpy", "black_scholes") for n in ("trace.bin", "record.toml")]
     assert recorded["gpu"] == "NVIDIA Test" and recorded["nvcc"] == "13.0"
     assert recorded["replayed_on_cuda_0"] == "identical" and recorded["trace_bytes"] == 6
+    assert len(recorded["source"]) == 32
 
 
 def test_a_replay_that_differs_fails_and_the_others_go_on(host: Path) -> None:

@@ -317,6 +317,23 @@ def test_memory_that_the_record_does_not_know_is_not_compared(case: Case) -> Non
     assert result.exit_status() == 0
 
 
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_a_launch_that_changes_nothing_on_either_side_is_not_compared(case: Case, rewrites: bool) -> None:
+    """It may have written what was there already, or nothing: no byte says that it did right."""
+
+    def kernel(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        if rewrites:
+            device.write(program.x, bytes(device.read(program.x, SIZE)))
+
+    program = Recorded(case)
+    case.record.launch(program.add, parameters(program.x, program.y, COUNT), {})
+    result = case.replay({"add": kernel})
+    assert verdicts(result) == [Verdict.NOT_COMPARED]
+    assert result.results[0].reason == "neither NVIDIA nor this device changed a byte that it reaches"
+    assert result.results[0].written_share is None
+    assert result.exit_status() == 2
+
+
 def test_copies_judge_a_record_of_calls_only(case: Case) -> None:
     program = Recorded(case)
     case.record.capture = False

@@ -19,6 +19,9 @@ from zluda.tracefile import PAGE_BYTES, Call
 BYTES = "bytes"
 """The element type where nothing better is known, or needed."""
 
+UNCHANGED = "neither NVIDIA nor this device changed a byte that it reaches"
+"""Of a launch that left memory as it was."""
+
 TypeOf = Callable[[LiveAllocation], str]
 """Element type of an allocation; only asked where bytes differ."""
 
@@ -61,7 +64,8 @@ def judge_launch(
     if compared.changed:
         return Verdict.NOT_COMPARED, "the record does not know what it wrote"
     if any(one.known for one in reach):
-        return Verdict.IDENTICAL, ""  # neither side changed any memory
+        # It wrote nothing, or what was there already: either way no byte of it was compared.
+        return Verdict.NOT_COMPARED, UNCHANGED
     return Verdict.NOT_COMPARED, "it reaches no memory that the record knows"
 
 
