@@ -169,8 +169,9 @@ class GpuDevice(Device, Protocol):
         *,
         shared_bytes: int = 0,
         stream: int = 0,
+        cooperative: bool = False,
     ) -> None:
-        """Launch on a stream, as ``launch`` does without waiting."""
+        """Launch on a stream, as ``launch`` does without waiting; ``cooperative``: all blocks at once."""
         ...
 
     def memory_info(self) -> tuple[int, int]:

@@ -65,7 +65,7 @@ class LaunchEntries:
         state = self._state
         found = state.functions[function]
         state.check_stream(stream)
-        _check_attributes(attributes, found.name)
+        cooperative = _check_attributes(attributes, found.name, gpu=state.gpu is not None)
         _check_shape(state, tuple(grid), tuple(block))
         kernel = kernel_of(state, found)
         _check_kernel(kernel, block, parameters)
@@ -74,7 +74,18 @@ class LaunchEntries:
             detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
         try:
-            _launch(state, kernel, grid, block, bytes(parameters), shared_bytes, stream)
+            if state.gpu is None:
+                state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
+            else:
+                state.gpu.enqueue(
+                    kernel,
+                    grid,
+                    block,
+                    bytes(parameters),
+                    shared_bytes=shared_bytes,
+                    stream=state.native_stream(stream),
+                    cooperative=cooperative,
+                )
         except LaunchError as error:
             if error.block is None:  # refused by the device: nothing ran, nothing is spoilt
                 raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error), launch=error) from error
@@ -82,23 +93,9 @@ class LaunchEntries:
             raise state.sticky from error
 
 
-def _launch(
-    state: State,
-    kernel: Kernel,
-    grid: Dim3,
-    block: Dim3,
-    parameters: bytes,
-    shared_bytes: int,
-    stream: int,
-) -> None:
-    if state.gpu is None:
-        state.device.launch(kernel, grid, block, parameters, shared_bytes=shared_bytes)
-    else:
-        native = state.native_stream(stream)
-        state.gpu.enqueue(kernel, grid, block, parameters, shared_bytes=shared_bytes, stream=native)
-
-
-def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str) -> None:
+def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str, *, gpu: bool) -> bool:
+    """Whether the launch is cooperative, which a GPU can do. Raises UnsupportedError for what cannot be."""
+    cooperative = False
     for attribute, value in attributes:
         if attribute in _HINTS:
             continue
@@ -106,9 +103,13 @@ def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str) -> Non
             name, harmless = _VISIBLE[attribute]
             if any(value[: len(h)] == h for h in harmless):
                 continue
+            if gpu and name == "COOPERATIVE":
+                cooperative = True
+                continue
         else:
             name = _OTHERS.get(attribute, str(attribute))
         raise UnsupportedError(f"launch attribute CU_LAUNCH_ATTRIBUTE_{name}", f"kernel {kernel}")
+    return cooperative
 
 
 def _check_shape(state: State, grid: tuple[int, ...], block: tuple[int, ...]) -> None:

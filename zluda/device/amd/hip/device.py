@@ -128,6 +128,7 @@ class HipDevice:
         *,
         shared_bytes: int = 0,
         stream: int = 0,
+        cooperative: bool = False,
     ) -> None:
         if not isinstance(kernel, AmdKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
@@ -139,22 +140,29 @@ class HipDevice:
         # The packet names static and dynamic memory together; what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
         self.streams.running = kernel.name
-        self._launch(function, grid, block, parameters, shared_bytes + gap, self.streams.handle(stream))
+        shape = (function, *grid, *block, shared_bytes + gap, self.streams.handle(stream))
+        try:
+            if cooperative:
+                self._launch_cooperative(shape, parameters)
+            else:
+                self._launch(shape, parameters)
+        except CudaError as error:
+            raise self.streams.explained(error) from None
 
-    def _launch(
-        self, function: int, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int, stream: int
-    ) -> None:
+    def _launch(self, shape: tuple[int, ...], parameters: bytes) -> None:
         """By a buffer that holds the kernarg segment; HIP copies it before it returns."""
         buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
         size = ctypes.c_size_t(len(parameters))
         extra = (ctypes.c_void_p * 5)(
             _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
         )
-        arguments = (function, *grid, *block, shared_bytes, stream, None, ctypes.addressof(extra))
-        try:
-            self.runtime.call("hipModuleLaunchKernel", *arguments)
-        except CudaError as error:
-            raise self.streams.explained(error) from None
+        self.runtime.call("hipModuleLaunchKernel", *shape, None, ctypes.addressof(extra))
+
+    def _launch_cooperative(self, shape: tuple[int, ...], parameters: bytes) -> None:
+        """Such a launch takes no buffer but a pointer to each argument: there is one, the whole segment."""
+        buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        self.runtime.call("hipModuleLaunchCooperativeKernel", *shape, ctypes.addressof(pointers))
 
     def synchronize(self) -> None:
         self.streams.synchronize_all()
