@@ -79,7 +79,8 @@ def test_trace_holds_in_native_numerics(program: str, device: str) -> None:
     rewrites = REWRITES.get(program, 0) if _older_source(program) else 0
     assert result["not_compared"] == rewrites
     assert result["identical"] == result["launches"] + result["copies"] - result["within"] - rewrites
-    assert all(reason.startswith("inside the envelope of ") for reason in result["reasons"])
+    inside = [reason for reason in result["reasons"] if reason.startswith("inside the envelope of ")]
+    assert len(inside) == len(result["reasons"]) - bool(rewrites)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
