@@ -30,7 +30,15 @@ NOTICED = {
 }
 
 
-def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
+# The same for constants of native numerics that are off by 1e-4: fault → (program, kernel).
+NOTICED_BY_ENVELOPE = {
+    "native_power_is_off": ("black_scholes", "price_options"),
+    "native_logarithm_is_off": ("black_scholes", "price_options"),
+    "native_root_is_off": ("nbody", "step"),
+}
+
+
+def _replay(program: str, mutation: str | None, *options: str) -> tuple[int, dict[str, Any]]:
     environment = dict(os.environ)
     if mutation is not None:
         environment |= {"PYTHONPATH": str(MUTATIONS), "MUTATION_OF_ZLUDA": mutation}
@@ -40,9 +48,8 @@ def _replay(program: str, mutation: str | None) -> tuple[int, dict[str, Any]]:
         "zluda",
         "replay",
         str(CORPUS / program / "trace.bin"),
-        "--device",
-        "cpu",
         "--json",
+        *(options or ("--device", "cpu")),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.stdout, done.stderr
@@ -62,6 +69,24 @@ def test_broken_lowering_is_noticed(mutation: str) -> None:
     assert result["differs"] > 0
     first = result["first_divergence"]
     assert any(word in first["kernel"] for word in kernels), first
+
+
+@pytest.mark.parametrize(
+    "mutation, device",
+    [
+        ("native_power_is_off", "gfx1100"),
+        pytest.param("native_power_is_off", "cpu", marks=pytest.mark.slow),
+        pytest.param("native_logarithm_is_off", "gfx1030", marks=pytest.mark.slow),
+        pytest.param("native_root_is_off", "gfx90a", marks=pytest.mark.slow),
+    ],
+)
+def test_broken_native_lowering_is_outside_the_envelope(mutation: str, device: str) -> None:
+    program, kernel = NOTICED_BY_ENVELOPE[mutation]
+    status, result = _replay(program, mutation, "--device", device, "--numerics", "native")
+    assert status == 1
+    first = result["first_divergence"]
+    assert kernel in first["kernel"] and first["verdict"] == "differs"
+    assert first["reason"].startswith("outside the envelope of ")
 
 
 def test_the_hook_alone_changes_nothing() -> None:

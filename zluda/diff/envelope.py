@@ -2,11 +2,12 @@
 
 An envelope is made of several results of one launch: the exact one, and some in which approximate
 instructions were moved to the ends of their bounds. For each element it reaches from the exact result as far,
-either way, as any of those and the recorded one (which is such a result too) is from it; farther by as much
-as that exceeds their root mean square, since results that scatter were not all seen; and one ULP.
+either way, as any of those; farther by as much as that exceeds their root mean square, since results that
+scatter were not all seen; and one ULP. Integers lie between the smallest and the largest result.
 
-Where all results agree, the element depends on no approximate instruction and has no tolerance; nor have
-bytes of which nothing better is known. Integers lie between the smallest and the largest result.
+Both sides must lie inside. A recorded element that does not was computed from something else than the kernel
+that was repeated, and says so however near the replayed one is. Where all results agree, the element depends
+on no approximate instruction and has no tolerance; nor have bytes of which nothing better is known.
 """
 
 from __future__ import annotations
@@ -50,20 +51,26 @@ class Envelope:
         self._runs.append(bits)
 
     def place(self, replayed: Array) -> Placed:
-        """Where the replayed elements lie."""
+        """Where the replayed elements lie; inside are those whose recorded side is, too."""
         import numpy as np
 
-        results = [*self._runs, self.recorded]
-        numbers = np.array([self._numbers(bits) for bits in results])
-        value = self._numbers(replayed)
+        numbers = np.array([self._numbers(bits) for bits in self._runs])
         low, high = self._edges(numbers)
-        moved = (np.array(results) != self._runs[0]).any(axis=0)
+        inside = (np.array(self._runs) != self._runs[0]).any(axis=0) & (self.kind.name != "bytes")
+        for side in (self.recorded, replayed):
+            inside &= self._among(self._numbers(side), numbers, low, high)
+        return Placed(inside, _position(self._numbers(replayed), numbers[0], low, high), low, high)
+
+    def _among(self, value: Array, numbers: Array, low: Array, high: Array) -> Array:
+        """Between the edges; what is no finite number, where a result is the same."""
+        import numpy as np
+
         with np.errstate(invalid="ignore"):
-            inside = moved & (low <= value) & (value <= high)
+            among: Array = (low <= value) & (value <= high)
         if self.kind.kind == "float":
-            inside |= np.isnan(value) & np.isnan(numbers).any(axis=0)
-            inside |= np.isinf(value) & (numbers == value).any(axis=0)
-        return Placed(inside & self._has_hull, _position(value, numbers[0], low, high), low, high)
+            among = np.where(np.isnan(value), np.isnan(numbers).any(axis=0), among)
+            among = np.where(np.isinf(value), (numbers == value).any(axis=0), among)
+        return among
 
     def _edges(self, numbers: Array) -> tuple[Array, Array]:
         import numpy as np
@@ -78,16 +85,20 @@ class Envelope:
             scale = np.where(farthest > 0, farthest, 1.0)
             mean = np.sqrt(np.square(away / scale).mean(axis=0)) * scale
             reach = 2 * farthest - mean
-            return _stepped(exact - reach, self.kind, -np.inf), _stepped(exact + reach, self.kind, np.inf)
-
-    @property
-    def _has_hull(self) -> bool:
-        return self.kind.name != "bytes"
+            finite = np.where(np.isfinite(numbers), numbers, exact)  # the hull itself, lest rounding lose it
+            low = np.fmin(exact - reach, finite.min(axis=0))
+            high = np.fmax(exact + reach, finite.max(axis=0))
+            return _stepped(low, self.kind, -np.inf), _stepped(high, self.kind, np.inf)
 
     def _numbers(self, bits: Array) -> Array:
-        if self.kind.kind == "float":
-            return as_float64(bits, self.kind)
-        return bits.view(f"<i{self.kind.size}") if self.kind.kind == "signed" else bits
+        return numbers_of(bits, self.kind)
+
+
+def numbers_of(bits: Array, kind: ElementType) -> Array:
+    """Bit patterns as float64, or as integers of the kind."""
+    if kind.kind == "float":
+        return as_float64(bits, kind)
+    return bits.view(f"<i{kind.size}") if kind.kind == "signed" else bits
 
 
 def same_number(recorded: Array, replayed: Array, kind: ElementType) -> Array:

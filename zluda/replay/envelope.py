@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from zluda.device.names import ENVELOPE
 from zluda.diff.element_type import TraceModules
-from zluda.diff.envelope import Envelope, Placed, same_number
+from zluda.diff.envelope import Envelope, Placed, numbers_of, same_number
 from zluda.diff.results import BufferComparison
 from zluda.diff.values import ElementType, element_type
 from zluda.errors import Error
@@ -221,6 +221,10 @@ def _verdict(pieces: list[_Piece], names: str) -> Explained:
 
 
 def _outside(piece: _Piece, placed: Placed, i: int, names: str) -> str:
+    import numpy as np
+
     low, high = placed.low[i].item(), placed.high[i].item()
-    where = f"element {piece.index(i)} of {piece.buffer.label}"
+    numbers = numbers_of(np.array([piece.envelope.recorded[i], piece.replayed[i]]), piece.kind)
+    recorded, replayed = (f"{number.item():.9g}" for number in numbers)
+    where = f"element {piece.index(i)} of {piece.buffer.label}, recorded {recorded}, replayed {replayed}"
     return f"outside the envelope of {names}: {where}; inside were {low:.9g} to {high:.9g}"

@@ -87,7 +87,28 @@ def _rounds_down(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
     return lower(b, _replaced(instruction, rnd="rm"), operands)
 
 
+def _native(name: str, factor: float) -> Mutation:
+    """A constant of the native lowering that is off, on every target."""
+
+    def mutate() -> None:
+        from zluda.compiler.amd import approximate as amd
+        from zluda.compiler.cpu import approximate as cpu
+
+        for table in (amd.NATIVE, cpu.NATIVE):
+            row = table[name]
+            table[name] = dataclasses.replace(row, emit=_scaled(row.emit, factor))
+
+    return mutate
+
+
+def _scaled(emit: Any, factor: float) -> Any:
+    return lambda b, xs: b.fmul(emit(b, xs), factor)
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "native_power_is_off": _native("ex2.approx.ftz.f32", 1 + 1e-4),
+    "native_logarithm_is_off": _native("lg2.approx.f32", 1 + 1e-4),
+    "native_root_is_off": _native("rsqrt.approx.f32", 1 - 1e-4),
     "nothing": lambda: None,
     "add_is_sub": _lanewise("add", _add_is_sub),
     "fma_rounds_twice": _lanewise("fma", _fma_rounds_twice),
