@@ -33,7 +33,7 @@ NOTICED = {
 # The same for constants of native numerics that are off by 1e-4: fault → (program, kernel).
 NOTICED_BY_ENVELOPE = {
     "native_power_is_off": ("black_scholes", "price_options"),
-    "native_logarithm_is_off": ("black_scholes", "price_options"),
+    "native_logarithm_is_off": ("black_scholes", "sensitivities"),
     "native_root_is_off": ("nbody", "step"),
 }
 
