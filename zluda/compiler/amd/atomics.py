@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.machine import one
 from zluda.compiler.amd.memory import MemoryOps, sync_scope
-from zluda.compiler.lower.read_modify_write import failure, instruction_name, swap_loop
+from zluda.compiler.lower.lanewise import unsupported
+from zluda.compiler.lower.read_modify_write import failure, instruction_name, is_computed, swap_loop
 from zluda.compiler.target import Lanes
 from zluda.ptx.types import ScalarType
 
@@ -42,6 +43,8 @@ class AtomicOps(MemoryOps):
         assert f.instruction is not None
         slots = f.instruction.slots
         order = f"{sync_scope(slots.get('scope', ''))} {_ORDERS[slots.get('sem', '')]}".strip()
+        if type.bits > 64:
+            raise unsupported(f.instruction)
         pointer = self.pointer(f, space, address.parts[0], offset)
         values = [o.parts[0] for o in operands]
         element = values[0].type
@@ -49,7 +52,7 @@ class AtomicOps(MemoryOps):
             text = f"cmpxchg {pointer.typed}, {values[0].typed}, {values[1].typed} {order} {failure(order)}"
             pair = b.define("pair", 1, text)
             old = b.define(element, 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 0")
-        elif type.kind == "f" and op != "exch":
+        elif is_computed(op, type):
             old = swap_loop(b, pointer, values[0], op, type, order, cached=space != "shared")
         else:
             name = instruction_name(op, type)

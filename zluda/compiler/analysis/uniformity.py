@@ -42,6 +42,7 @@ def polls(graph: Graph, blocks: Sequence[int]) -> bool:
     return any(
         (i.opcode == "ld" and i.slots.get("sem") in _POLLING_LOADS)
         or (i.opcode == "atom" and i.slots.get("op") in ("cas", "exch"))
+        or (i.opcode == "mbarrier" and (i.has("test_wait") or i.has("try_wait")))
         for n in blocks
         for i in graph.blocks[n].instructions
     )
@@ -172,6 +173,8 @@ class Uniformity:
             return combine(instruction, known, self.geometry)[1] if len(known) == len(shapes) else None
         if opcode in ("ld", "ldu"):
             return self._loaded(sources[0])
+        if opcode == "mbarrier" and (instruction.has("test_wait") or instruction.has("try_wait")):
+            return self._asked(sources[:2])
         if opcode in _UNIFORM_RESULTS or (opcode in ("vote", "redux") and instruction.has("sync")):
             return self._agreed(sources)
         if opcode in ("bar", "barrier"):
@@ -187,6 +190,14 @@ class Uniformity:
         return (
             Shape(UNIFORM.pattern, self.geometry.groups) if group_uniform(shape, self.geometry) else VARYING
         )
+
+    def _asked(self, sources: tuple[Operand, ...]) -> Shape | None:
+        """One question about one barrier has one answer: it is loaded once for all lanes."""
+        shapes = [self.shape(s) for s in sources]
+        known = [s for s in shapes if s is not None]
+        if len(known) < len(shapes):
+            return None
+        return UNIFORM if all(s.uniform for s in known) else VARYING
 
     def _agreed(self, sources: tuple[Operand, ...]) -> Shape | None:
         """A vote's result is one value when all active lanes name the same members (the last operand)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import vector
-from zluda.compiler.lower.read_modify_write import float_result, instruction_name, swap_loop
+from zluda.compiler.lower.read_modify_write import instruction_name, is_computed, new_value, swap_loop
 from zluda.compiler.target import VARYING, Geometry, Lanes
 from zluda.ptx.types import ScalarType
 
@@ -140,7 +140,7 @@ def _one_lane(
             "pair", 1, f"cmpxchg {pointer.typed}, {values[0].typed}, {values[1].typed} seq_cst seq_cst"
         )
         return b.define(element, 1, f"extractvalue {{ {element}, i1 }} {pair.ref}, 0")
-    if type.kind != "f":
+    if not is_computed(op, type):
         if not private or op in ("inc", "dec"):
             return b.define(
                 element,
@@ -152,7 +152,7 @@ def _one_lane(
         return old
     if private:
         old = b.load(element, pointer, align=align)
-        b.store(float_result(b, op, type, old, values[0], cached=False), pointer, align=align)
+        b.store(new_value(b, op, type, old, values[0], cached=False), pointer, align=align)
         return old
     return swap_loop(b, pointer, values[0], op, type, "seq_cst")
 

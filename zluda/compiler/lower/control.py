@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.lanes import uniform
+from zluda.compiler.lower.cluster import refuse_clusters
 from zluda.compiler.lower.table import lowers
 from zluda.ptx.module import Instruction
 
@@ -34,7 +36,8 @@ def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
     if instruction.has("warp"):
         return  # the lanes of a warp run in step
     if instruction.has("cluster"):
-        raise f.unsupported(instruction)
+        _cluster_barrier(f, instruction)
+        return
     if instruction.opcode == "barrier" and not instruction.has("aligned"):
         f.ops.require_whole_warp(f)
     reduce = instruction.slots.get("op", "") if instruction.has("red") else ""
@@ -52,3 +55,17 @@ def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
     )
     if result is not None:
         f.write(instruction.operands[0], result)
+
+
+def _cluster_barrier(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``barrier.cluster`` in a cluster of one block: all threads of the block meet at ``wait``.
+
+    ``arrive`` promises a ``wait`` and has nothing else to do than to make what was written visible.
+    """
+    refuse_clusters(f, instruction)
+    if instruction.has("arrive"):
+        f.ops.fence(f, "cta")
+        return
+    if not instruction.has("aligned"):
+        f.ops.require_whole_warp(f)
+    f.ops.barrier(f, uniform(f.b.const("i32", 0)), None, wait=True)

@@ -43,7 +43,8 @@ def space_of(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> 
     return variable.space if variable is not None else space
 
 
-def _elements(operand: Operand) -> tuple[Operand, ...]:
+def elements_of(operand: Operand) -> tuple[Operand, ...]:
+    """A vector's elements, or the operand alone."""
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
@@ -51,7 +52,7 @@ def _elements(operand: Operand) -> tuple[Operand, ...]:
 def load(f: FunctionCodegen, instruction: Instruction) -> None:
     """``ld``: cache operators and eviction hints do not change what is read."""
     destination, source = instruction.operands[0], instruction.operands[1]
-    elements = _elements(destination)
+    elements = elements_of(destination)
     space = space_of(f, instruction, source)
     address, offset = address_of(f, source)
     type = instruction.type
@@ -97,14 +98,13 @@ def _of_kernel(f: FunctionCodegen, operand: Operand) -> bool:
     return f.function.is_entry and not (isinstance(base, Symbol) and base.name in f.function.variables)
 
 
-@lowers("st")
 def store(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``st``."""
+    """``st``, but for what its asynchronous forms do beside (``asynchronous.py``)."""
     target, source = instruction.operands[0], instruction.operands[1]
     space = space_of(f, instruction, target)
     address, offset = address_of(f, target)
     type, pieces = _halves(instruction.type)
-    values = [f.read_typed(e, instruction.type) for e in _elements(source)]
+    values = [f.read_typed(e, instruction.type) for e in elements_of(source)]
     if pieces == 2:
         values = [half for v in values for half in _split(f, v)]
     volatile = instruction.slots.get("sem", "") in _ORDERED

@@ -28,7 +28,37 @@ def instruction_name(op: str, type: ScalarType) -> str:
     return found
 
 
-def float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, cached: bool) -> Value:
+def is_computed(op: str, type: ScalarType) -> bool:
+    """Whether no machine instruction does it: the new value is computed, and swapped in."""
+    return op == "mbarrier" or (type.kind == "f" and op != "exch")
+
+
+def new_value(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, cached: bool) -> Value:
+    """What is to stand in memory instead of ``old``; ``cached``: it is the L2 cache that computes."""
+    return (
+        _phase(b, old, value) if op == "mbarrier" else _float_result(b, op, type, old, value, cached=cached)
+    )
+
+
+def _phase(b: Builder, old: Value, change: Value) -> Value:
+    """An ``mbarrier`` object after arrivals and transactions; the fields are ``lower/mbarrier.py``'s."""
+    count, tx = (1 << 20) - 1, (1 << 22) - 1
+
+    def fields(word: Value) -> tuple[Value, Value, Value]:
+        return b.and_(word, count), b.and_(b.lshr(word, 20), count), b.and_(b.lshr(word, 40), tx)
+
+    (pending, expected, bytes_left), (arrivals, drops, more) = fields(old), fields(change)
+    pending = b.and_(b.sub(pending, arrivals), count)
+    expected = b.and_(b.sub(expected, drops), count)
+    bytes_left = b.and_(b.add(bytes_left, more), tx)
+    phase = b.and_(old, 1 << 63)
+    over = b.icmp("eq", b.or_(pending, bytes_left), 0)
+    going_on = b.or_(b.or_(phase, b.shl(bytes_left, 40)), b.or_(b.shl(expected, 20), pending))
+    next_phase = b.or_(b.xor(phase, 1 << 63), b.or_(b.shl(expected, 20), expected))
+    return b.select(over, next_phase, going_on)
+
+
+def _float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Value, *, cached: bool) -> Value:
     """The new bits of a floating-point atomic.
 
     Measured on an H200: in shared memory (not ``cached``) it is the plain instruction with the memory's
@@ -66,7 +96,7 @@ def swap_loop(
     b.branch(again)
     b.label(again)
     expected = b.load(element, seen, align=align)
-    new = float_result(b, op, type, expected, value, cached=cached)
+    new = new_value(b, op, type, expected, value, cached=cached)
     pair = b.define(
         "pair", 1, f"cmpxchg {pointer.typed}, {expected.typed}, {new.typed} {order} {failure(order)}"
     )

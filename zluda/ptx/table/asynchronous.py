@@ -9,11 +9,11 @@ cp.async.mbarrier.arrive{.noinc}{.space}.type [a]                       ; space 
 
 cp.async.bulk.dst.src{.completion}{.cta_group}{.multicast}{.cache_hint}{.ignore_oob} [d], [a], b{, xc}{, xe}{, xf}{, xg}{, xh} ; dst = shared::cluster shared::cta global ; src = global shared::cta ; completion = mbarrier::complete_tx::bytes bulk_group ; cta_group = cta_group::1 cta_group::2 ; multicast = multicast::cluster ; ignore_oob = ignore_oob cp_mask
 cp.reduce.async.bulk.dst.src.completion{.cache_hint}.op{.noftz}.type [d], [a], b{, xc}{, xe}        ; dst = shared::cluster global ; src = shared::cta ; completion = mbarrier::complete_tx::bytes bulk_group ; op = and or xor add inc dec min max ; type = b32 b64 u32 u64 s32 s64 f16 bf16 f32 f64 ; as = b:count
-cp.async.bulk.prefetch.level.src{.cache_hint} [a], b{, c}               ; level = L2 ; src = global
+cp.async.bulk.action.level.src{.cache_hint} [a], b{, c}               ; action = prefetch ; level = L2 ; src = global
 cp.async.bulk.tensor.dim.dst.src{.load_mode}{.completion}{.multicast}{.cta_group}{.cache_hint} [d], [a, C], [b]{, xc}{, xe}{, xf}{, xg}  ; dim = 1d 2d 3d 4d 5d ; dst = shared::cluster shared::cta ; src = global ; load_mode = tile tile::gather4 im2col im2col::w im2col::w::128 im2col_no_offs ; completion = mbarrier::complete_tx::bytes ; multicast = multicast::cluster ; cta_group = cta_group::1 cta_group::2
 cp.async.bulk.tensor.dim.dst.src{.load_mode}.completion{.cache_hint} [d, C], [a]{, e}       ; dim = 1d 2d 3d 4d 5d ; dst = global ; src = shared::cta ; load_mode = tile tile::scatter4 im2col_no_offs ; completion = bulk_group
 cp.reduce.async.bulk.tensor.dim.dst.src.op{.load_mode}.completion{.cache_hint} [d, C], [a]{, e} ; dim = 1d 2d 3d 4d 5d ; dst = global ; src = shared::cta ; op = add min max inc dec and or xor ; load_mode = tile im2col_no_offs ; completion = bulk_group
-cp.async.bulk.prefetch.tensor.dim.level.src{.load_mode}{.cache_hint} [a, C]{, xb}{, xc}      ; dim = 1d 2d 3d 4d 5d ; level = L2 ; src = global ; load_mode = tile tile::gather4 im2col im2col::w im2col::w::128 im2col_no_offs
+cp.async.bulk.action.tensor.dim.level.src{.load_mode}{.cache_hint} [a, C]{, xb}{, xc}      ; action = prefetch ; dim = 1d 2d 3d 4d 5d ; level = L2 ; src = global ; load_mode = tile tile::gather4 im2col im2col::w im2col::w::128 im2col_no_offs
 cp.async.bulk.commit_group
 cp.async.bulk.wait_group{.read} a
 
@@ -35,5 +35,5 @@ mbarrier.test_wait{.sem}{.scope}{.space}.type d, [a], b                 ; sem = 
 mbarrier.test_wait.parity{.sem}{.scope}{.space}.type d, [a], b          ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred b:count
 mbarrier.try_wait{.sem}{.scope}{.space}.type d, [a], b{, c}             ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred c:count
 mbarrier.try_wait.parity{.sem}{.scope}{.space}.type d, [a], b{, c}      ; sem = acquire relaxed ; space = shared shared::cta ; type = b64 ; as = d:pred b:count c:count
-mbarrier.pending_count.type d, a                            ; type = b64
+mbarrier.pending_count.type d, a                            ; type = b64 ; as = d:count
 """

@@ -39,5 +39,5 @@ cvta.space.type d, m                        ; space = const global local shared 
 cvta.to.space.type d, m                     ; space = const global local shared shared::cta shared::cluster param param::entry ; type = u32 u64
 isspacep.space d, a                         ; space = const global local shared shared::cta shared::cluster param param::entry ; as = d:pred
 mapa{.space}.type d, m, b                   ; space = shared::cluster ; type = u32 u64 ; as = b:count
-getctarank{.space}.type d, m                ; space = shared::cluster ; type = u32 u64
+getctarank{.space}.type d, m                ; space = shared::cluster ; type = u32 u64 ; as = d:count
 """

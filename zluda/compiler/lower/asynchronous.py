@@ -1,0 +1,196 @@
+"""Asynchronous copies and stores (PTX ISA 9.7.9.12, 9.7.9.25), made at once: an order that PTX allows.
+
+So groups are complete as soon as they are committed, and a barrier that a copy completes is told right
+behind it. A copy in bulk is made by each lane that issues it, sixteen bytes a round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zluda.compiler.ir import Value
+from zluda.compiler.lanes import uniform
+from zluda.compiler.lower import memory
+from zluda.compiler.lower.lane_loops import if_lanes, while_lanes
+from zluda.compiler.lower.mbarrier import change
+from zluda.compiler.lower.memory import address_of, map_lanes
+from zluda.compiler.lower.table import base_space, lowers
+from zluda.compiler.target import Lanes, Shape
+from zluda.ptx.module import Immediate, Instruction, Operand, Register
+from zluda.ptx.types import ScalarType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zluda.compiler.codegen import FunctionCodegen
+
+_CHUNK = 16  # bytes: what sizes and addresses of bulk copies are multiples of
+_Place = tuple[str, Lanes, int]  # space, address, offset
+
+
+@lowers("cp")
+def copy(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``cp.async`` and ``cp.reduce.async``. Tensor copies are not among these."""
+    if _only_waits(instruction):
+        return
+    if any(instruction.has(word) for word in ("tensor", "multicast", "ignore_oob")):
+        raise f.unsupported(instruction)
+    if instruction.has("mbarrier"):
+        _arrive(f, instruction)
+    elif instruction.has("reduce"):
+        _reduce_bulk(f, instruction)
+    elif instruction.has("bulk"):
+        _copy_bulk(f, instruction)
+    else:
+        _copy_some(f, instruction)
+
+
+def _only_waits(instruction: Instruction) -> bool:
+    """Groups are complete already; a prefetch has no effect on results."""
+    groups = ("commit_group", "wait_group", "wait_all")
+    return any(instruction.has(word) for word in groups) or instruction.has("action")
+
+
+def _place(f: FunctionCodegen, space: str, operand: Operand) -> _Place:
+    return space.split("::")[0], *address_of(f, operand)
+
+
+def _moved(f: FunctionCodegen, place: _Place, by: Value) -> _Place:
+    """The place ``by`` (a scalar ``i32``) bytes further."""
+    space, address, offset = place
+    shape = address.shape if address.shape.varying else Shape(address.shape.pattern, address.shape.bases)
+    parts = tuple(f.b.add(p, f.b.splat(f.b.resize(by, p.type), p.lanes)) for p in address.parts)
+    return space, Lanes(shape, parts), offset
+
+
+def _transfer(f: FunctionCodegen, target: _Place, source: _Place, type: ScalarType, count: int) -> None:
+    values = f.ops.load(f, *source, type, count, volatile=False)
+    f.ops.store(f, *target, type, values, volatile=False)
+
+
+@lowers("st")
+def store(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``st`` and ``st.async``, which tells a barrier of the bytes; ``st.bulk``, which clears memory."""
+    if instruction.has("bulk"):
+        _clear(f, instruction)
+        return
+    memory.store(f, instruction)
+    if instruction.has("completion"):
+        count = len(memory.elements_of(instruction.operands[1]))
+        size = uniform(f.b.const("i32", count * instruction.type.bits // 8))
+        change(f, instruction, instruction.operands[2], transactions=size, completes=True)
+
+
+def _clear(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``st.bulk``: zeros, eight bytes a round, of which its size is a multiple."""
+    target, size = instruction.operands[:2]
+    place = _place(f, base_space(instruction), target)
+    sizes = f.vectors(f.read_bits(size, 32))
+    zero = [uniform(f.b.const("i64", 0))]
+    _each(f, sizes, 8, lambda at: f.ops.store(f, *_moved(f, place, at), ScalarType.B64, zero, volatile=False))
+
+
+# --- up to sixteen bytes a thread --------------------------------------------------------------------
+
+
+def _copy_some(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``cp.async.ca`` and ``.cg``: with a source size, the bytes behind it are zero in the destination."""
+    into, out_of, size, *rest = instruction.operands
+    if not isinstance(size, Immediate) or size.value not in (4, 8, 16):
+        raise f.unsupported(instruction)
+    if instruction.has("cache_hint"):
+        rest = rest[:-1]
+    words = size.value // 4
+    target = _place(f, instruction.slots["dst"], into)
+    source = _place(f, instruction.slots["src"], out_of)
+    if not rest:
+        _transfer(f, target, source, ScalarType.B32, words)
+        return
+    given = _source_size(f, rest[0], size.value)
+    sizes = f.vectors(given)
+    whole = [f.b.icmp("uge", s, size.value) for s in sizes]
+    if_lanes(f, whole, lambda: _transfer(f, target, source, ScalarType.B32, words))
+    zeros = [uniform(f.b.const("i32", 0))] * words
+
+    def fill() -> None:
+        f.ops.store(f, *target, ScalarType.B32, zeros, volatile=False)
+        _each(
+            f,
+            sizes,
+            1,
+            lambda at: _transfer(f, _moved(f, target, at), _moved(f, source, at), ScalarType.B8, 1),
+        )
+
+    if_lanes(f, [f.b.not_(w) for w in whole], fill)
+
+
+def _source_size(f: FunctionCodegen, operand: Operand, size: int) -> Lanes:
+    """The bytes to read: as the operand says, or all or none by an ``ignore-src`` predicate."""
+    if isinstance(operand, Register) and operand.type is ScalarType.PRED:
+        ignore = f.read_bits(operand, 1)
+        zero, all_of_it = f.b.const("i32", 0), f.b.const("i32", size)
+        return map_lanes(f, [ignore], lambda v: f.b.select(v[0], zero, all_of_it))
+    return f.read_bits(operand, 32)
+
+
+def _each(f: FunctionCodegen, sizes: list[Value], step: int, body: Callable[[Value], None]) -> None:
+    """``body(at)`` for 0, ``step``, … below each lane's size."""
+    b = f.b
+    place = b.alloca("i32", align=4)
+    b.store(b.const("i32", 0), place, align=4)
+    width = f.geometry.width
+
+    def below() -> list[Value]:
+        at = b.splat(b.load("i32", place, align=4), width)
+        return [b.icmp("ult", at, s) for s in sizes]
+
+    def once() -> None:
+        at = b.load("i32", place, align=4)
+        body(at)
+        b.store(b.add(at, step), place, align=4)
+
+    while_lanes(f, below, once)
+
+
+# --- in bulk -----------------------------------------------------------------------------------------
+
+
+def _copy_bulk(f: FunctionCodegen, instruction: Instruction) -> None:
+    into, out_of, size, *rest = instruction.operands
+    target = _place(f, instruction.slots["dst"], into)
+    source = _place(f, instruction.slots["src"], out_of)
+    bytes_each = f.read_bits(size, 32)
+
+    def chunk(at: Value) -> None:
+        _transfer(f, _moved(f, target, at), _moved(f, source, at), ScalarType.B64, 2)
+
+    _each(f, f.vectors(bytes_each), _CHUNK, chunk)
+    _complete(f, instruction, rest, bytes_each)
+
+
+def _reduce_bulk(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``cp.reduce.async.bulk``: one atomic operation an element."""
+    into, out_of, size, *rest = instruction.operands
+    target = _place(f, instruction.slots["dst"], into)
+    source = _place(f, instruction.slots["src"], out_of)
+    bytes_each = f.read_bits(size, 32)
+    type = instruction.type
+
+    def element(at: Value) -> None:
+        (value,) = f.ops.load(f, *_moved(f, source, at), type, 1, volatile=False)
+        f.ops.atomic(f, *_moved(f, target, at), instruction.slots["op"], type, [value], wanted=False)
+
+    _each(f, f.vectors(bytes_each), type.bits // 8, element)
+    _complete(f, instruction, rest, bytes_each)
+
+
+def _complete(f: FunctionCodegen, instruction: Instruction, rest: list[Operand], size: Lanes) -> None:
+    """Tell the barrier; a group of bulk copies is told by nobody."""
+    if instruction.slots.get("completion", "").startswith("mbarrier"):
+        change(f, instruction, rest[0], transactions=size, completes=True)
+
+
+def _arrive(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``cp.async.mbarrier.arrive``: without ``.noinc`` one more arrival is awaited, and has come."""
+    if instruction.has("noinc"):
+        change(f, instruction, instruction.operands[0], arrivals=uniform(f.b.const("i32", 1)))
