@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from zluda.compiler.amd import approximate
 from zluda.compiler.amd.calls import define_function
+from zluda.compiler.amd.inputs import unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
@@ -23,10 +24,6 @@ from zluda.compiler.lower import families  # noqa: F401  (registers every loweri
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.target import CompiledKernel
 from zluda.compiler.unit import Unit
-
-# HIP 5 loads version 4 and refuses a kernel that lists hidden arguments which it does not know; no kernel of
-# this compiler uses any (LLVM User Guide for AMDGPU, "AMDGPU LLVM IR Attributes").
-_HIDDEN_ARGUMENTS = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
 
 _NUMERICS = {"native": lambda unit: approximate.compute}
 
@@ -78,14 +75,14 @@ def kernel_ir(
         "amdgpu-lds-size": str(unit.shared.static_bytes),
     }
     spelled = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
-    if code_object_version < CODE_OBJECT_VERSION:
-        spelled += "".join(f' "amdgpu-no-{name}"' for name in _HIDDEN_ARGUMENTS)
+    body = unit.ir.text()
+    unread = unread_inputs(body)
     return "\n".join(
         [
             'target triple = "amdgcn-amd-amdhsa"',
-            unit.ir.text(),
-            "attributes #0 = { convergent nounwind }",
-            f"attributes #1 = {{ convergent nounwind {spelled} }}",
+            body,
+            f"attributes #0 = {{ convergent nounwind {unread} }}",
+            f"attributes #1 = {{ convergent nounwind {unread} {spelled} }}",
             "!0 = !{}",
             f'!1 = !{{i32 1, !"amdhsa_code_object_version", i32 {code_object_version * 100}}}',
             "!llvm.module.flags = !{!1}",

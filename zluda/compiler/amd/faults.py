@@ -10,6 +10,11 @@ _NARROWING = re.compile(
 )
 
 
+def may_fuse(text: str) -> bool:
+    """Whether :func:`fence_products` can find anything in what this IR is optimised to."""
+    return "fptrunc" in text and "half" in text
+
+
 def fence_products(text: str) -> str:
     """Keep a product from being fused with its rounding to half.
 

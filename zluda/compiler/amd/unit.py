@@ -29,7 +29,7 @@ BARRIERS = "zluda.barriers"
 def build_unit(module: Module, name: str) -> Unit:
     """The kernel with all it reaches."""
     unit = kernel_unit(module, name, ANY_BLOCK)
-    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "nounwind"
+    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
     if own:
         unit.shared = SharedLayout([*unit.shared_variables(), *own])

@@ -1,0 +1,25 @@
+"""What a kernel reads of its surroundings, told to LLVM so that nothing else is prepared for it.
+
+Workgroup and workitem numbers, the dispatch packet and the implicit arguments come in registers that a kernel
+which does not read them need not give up (LLVM "User Guide for AMDGPU Backend", "AMDGPU LLVM IR Attributes").
+LLVM finds this out itself in its full pipeline; the short one of ``llvm.py`` is told.
+"""
+
+from __future__ import annotations
+
+_NEVER = ("dispatch-id", "queue-ptr", "lds-kernel-id")
+# HIP 5 loads code objects of version 4 and refuses a kernel that lists one that it does not know.
+_HIDDEN = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
+_READ_BY = {
+    **{f"workgroup-id-{axis}": f"llvm.amdgcn.workgroup.id.{axis}" for axis in "xyz"},
+    **{f"workitem-id-{axis}": f"llvm.amdgcn.workitem.id.{axis}" for axis in "xyz"},
+    "dispatch-ptr": "llvm.amdgcn.dispatch.ptr",
+    "implicitarg-ptr": "llvm.amdgcn.implicitarg.ptr",
+}
+"""Input → the intrinsic that reads it."""
+
+
+def unread_inputs(text: str) -> str:
+    """Attributes for every function of a module's IR text: the inputs that none of them reads."""
+    unread = [name for name, intrinsic in _READ_BY.items() if intrinsic not in text]
+    return " ".join(f'"amdgpu-no-{name}"' for name in (*unread, *_NEVER, *_HIDDEN))
