@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 BENCHMARKS = {
     "startup": "Start-up",
     "parse": "Parsing PTX",
+    "compile": "Compiling, against ptxas; a kernel's first launch",
     "conformance": "Compiling and running kernels on the CPU device",
     "runner": "The runner's channel",
     "amd_code": "AMD code from PTX against clang's from OpenCL C",
