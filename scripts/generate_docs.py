@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Write ``docs/supported-ptx.md`` and ``docs/supported-calls.md`` from the tables that the code itself uses.
+"""Write ``docs/supported-ptx.md``, ``docs/supported-calls.md`` and the tables of ``docs/numerics.md``.
+
+They come from the tables that the code itself uses.
 
     scripts/generate_docs.py [--check]
 
@@ -12,6 +14,7 @@ import argparse
 import collections
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +23,11 @@ sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 import judge  # noqa: E402
 from isa_forms import all_forms  # noqa: E402
 
+from zluda.compiler.amd import approximate as amd  # noqa: E402
+from zluda.compiler.cpu import approximate as cpu  # noqa: E402
 from zluda.compiler.lower.families import LANEWISE, LOWERINGS  # noqa: E402
+from zluda.compiler.lower.native import Row  # noqa: E402
+from zluda.numerics.bounds import BOUNDS  # noqa: E402
 from zluda.ptx.instructions import opcode_names  # noqa: E402
 
 CONTROL = {"bra", "brx", "ret", "exit"}  # become the edges of the control-flow graph, not lowerings
@@ -87,7 +94,39 @@ def calls_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"supported-ptx.md": ptx_page, "supported-calls.md": calls_page}
+def numerics_page() -> str:
+    """The page as it is, with its tables written anew."""
+    text = (ROOT / "docs" / "numerics.md").read_text()
+    tables = {"bounds": _bounds(), "amd": _native(amd.NATIVE), "cpu": _native(cpu.NATIVE)}
+    for name, lines in tables.items():
+        begin, end = f"<!-- table: {name} -->\n", "<!-- end of table -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + "\n".join([*lines, ""]) + end + rest.partition(end)[2]
+    return text
+
+
+def _bounds() -> list[str]:
+    """Every approximate instruction's bound, a line a range."""
+    lines = ["| instruction | up to | documented | measured |", "|---|---|---|---|"]
+    for bound in BOUNDS.values():
+        for piece in bound.pieces:
+            upto = "" if piece.upto == float("inf") else f"{piece.upto:.6g}"
+            measured = "any in [-1, 1]" if piece.measured.absolute >= 2 else piece.measured
+            lines.append(f"| `{bound.instruction}` | {upto} | {piece.documented} | {measured} |")
+    return lines
+
+
+def _native(rows: Mapping[str, Row]) -> list[str]:
+    """How a target computes each."""
+    lines = ["| instruction | by | around | accuracy |", "|---|---|---|---|"]
+    return lines + [
+        f"| `{name}` | {', '.join(f'`{part}`' for part in row.machine.split(', '))} | {row.around} "
+        f"| {row.accuracy} |"
+        for name, row in rows.items()
+    ]
+
+
+PAGES = {"supported-ptx.md": ptx_page, "supported-calls.md": calls_page, "numerics.md": numerics_page}
 
 
 def main() -> int:
