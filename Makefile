@@ -49,6 +49,11 @@ compiler:
 check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/numerics/mufu_check.py
 
+DEVICE ?= cpu
+.PHONY: conformance
+conformance: setup  ## every instruction form against an H200's results, on DEVICE=cpu, gfx1030 … (a minute)
+	$(BIN)/python tests/conformance/judge.py --device $(DEVICE)
+
 lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """Hold a device against the golden results, form by form.
 
     python tests/conformance/judge.py [--device cpu] [--forms REGEX] [--full DIRECTORY] [--verbose]
+    make conformance DEVICE=gfx1030
 
 prints each form that differs with the first differing result: its operands, what the GPU gave, what the
 device gave. ``--full`` names the directory of the ``full-*.npz`` files that ``record_golden.py --full``
@@ -159,7 +160,7 @@ def main() -> int:
     if options.full:
         golden = with_full(golden, options.full)
     count: collections.Counter[str] = collections.Counter()
-    with zluda.open_device(options.device) as device:
+    with zluda.open_device(options.device, numerics="nvidia") as device:
         for group in groups(form for form in all_forms() if re.search(options.forms, form.name)):
             for outcome in judge(device, group, golden):
                 count[outcome.kind] += 1

@@ -1,9 +1,9 @@
-"""Every instruction form gives on the CPU device, bit for bit, what an H200 gave for the very same PTX."""
+"""Every instruction form gives on each device, bit for bit, what an H200 gave for the very same PTX."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import golden_file
@@ -16,8 +16,8 @@ from isa_forms.kernels import Group, groups, result_bytes
 
 import zluda
 
-DEVICE = "cpu"
-QUICK = 12  # one kernel in so many is not slow
+# Device → one kernel in so many is not slow.
+DEVICES = {"cpu": 12, "gfx1030": 24, "gfx1100": 48, "gfx90a": 48}
 
 
 def _wanted(config: pytest.Config) -> list[Form]:
@@ -26,26 +26,40 @@ def _wanted(config: pytest.Config) -> list[Form]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "group" not in metafunc.fixturenames:
-        return
-    forms = _wanted(metafunc.config)
-    known = judge.excused(DEVICE, forms)
+    if "group" in metafunc.fixturenames:
+        everything = bool(metafunc.config.getoption("--forms", default=""))
+        cases = [
+            pytest.param(
+                name,
+                group,
+                id=f"{name} {group.name}",
+                marks=() if everything or n % step == 0 else pytest.mark.slow,
+            )
+            for name, step in DEVICES.items()
+            for n, group in enumerate(_groups(name, _wanted(metafunc.config)))
+        ]
+        metafunc.parametrize(("device_name", "group"), cases)
+
+
+def _groups(device: str, forms: list[Form]) -> list[Group]:
+    """Kernels; forms that are known not to hold on the device are alone."""
+    known = judge.excused(device, forms)
     usable = groups(form for form in forms if form.name not in known)
-    alone = [Group(form.name, form.sources, (form,)) for form in forms if form.name in known]
-    quick = bool(metafunc.config.getoption("--forms", default=""))
-    metafunc.parametrize(
-        "group",
-        [
-            pytest.param(group, id=group.name, marks=() if quick or n % QUICK == 0 else pytest.mark.slow)
-            for n, group in enumerate([*usable, *alone])
-        ],
-    )
+    return [*usable, *(Group(form.name, form.sources, (form,)) for form in forms if form.name in known)]
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with zluda.open_device(DEVICE) as opened:
-        yield opened
+def devices() -> Iterator[Callable[[str], Any]]:
+    opened: dict[str, Any] = {}
+
+    def get(name: str) -> Any:
+        if name not in opened:
+            opened[name] = zluda.open_device(name, numerics="nvidia")
+        return opened[name]
+
+    yield get
+    for device in opened.values():
+        device.close()
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +67,15 @@ def golden() -> dict[str, golden_file.Expected]:
     return golden_file.load()[0]
 
 
-def test_form_gives_the_gpus_bits(group: Group, device: Any, golden: dict[str, golden_file.Expected]) -> None:
-    known = judge.excused(DEVICE, group.forms)
+def test_form_gives_the_gpus_bits(
+    device_name: str,
+    group: Group,
+    devices: Callable[[str], Any],
+    golden: dict[str, golden_file.Expected],
+) -> None:
+    known = judge.excused(device_name, group.forms)
     wrong = []
-    for outcome in judge.judge(device, group, golden):
+    for outcome in judge.judge(devices(device_name), group, golden):
         expected = known[outcome.form].outcome if outcome.form in known else "identical"
         if outcome.kind != expected:
             wrong.append(f"{outcome.form}: {outcome.kind}, not {expected}: {outcome.detail}")
@@ -84,9 +103,10 @@ def test_golden_file_names_the_gpu_and_stays_small() -> None:
     assert golden_file.PATH.stat().st_size <= golden_file.MAXIMUM_BYTES
 
 
-def test_every_exception_names_as_many_forms_as_it_says() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_exception_names_as_many_forms_as_it_says(device: str) -> None:
     names = [form.name for form in all_forms()]
-    for entry in judge.exceptions(DEVICE):
+    for entry in judge.exceptions(device):
         matched = [name for name in names if re.fullmatch(entry.forms, name)]
         assert len(matched) == entry.count, f"{entry.forms}: {len(matched)}"
         assert entry.outcome in ("differs", "unsupported") and entry.reason

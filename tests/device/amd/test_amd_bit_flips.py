@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import amd_opencl_cases as cases
 import numpy as np
@@ -10,10 +14,13 @@ import pytest
 import zstandard
 from test_amd_kernels import DATA
 
+import zluda
 from zluda.compiler.amd.code_object import CodeObject
 from zluda.compiler.amd.disassembler import Disassembler, Line
 from zluda.device.amd.emulator.device import EmulatedDevice
+from zluda.diff.results import Verdict
 from zluda.errors import Error
+from zluda.tracefile import open_trace
 
 FLIPS = 60
 # Bits that say nothing about results: hints, waits, cache policy, what scheduling needs.
@@ -51,13 +58,9 @@ def _lines(data: bytes, name: str) -> list[Line]:
 
 
 def _flipped(data: bytes, line: Line, bit: int) -> bytes:
-    """The code object with one bit of an instruction turned over; code lies a page behind its file offset."""
-    code = CodeObject(data)
-    offset = next(
-        s[2] + line.offset - s[3] for s in code._segments if s[0] == 1 and s[3] <= line.offset < s[3] + s[5]
-    )
+    """The code object with one bit of an instruction turned over."""
     changed = bytearray(data)
-    changed[offset + bit // 8] ^= 1 << bit % 8
+    changed[CodeObject(data).file_offset(line.offset) + bit // 8] ^= 1 << bit % 8
     return bytes(changed)
 
 
@@ -75,3 +78,73 @@ def test_one_bit_flipped_is_noticed(target: str, name: str) -> None:
             same.append((line.text, bit))
     # What is left are bits that the manual calls unused, or that this input does not tell apart.
     assert len(same) <= FLIPS // 2 // 3, same
+
+
+# --- the corpus: a flip in a replay -------------------------------------------------------------------
+
+CORPUS = Path(__file__).parents[3] / "corpus"
+FLIPPER = Path(__file__).parent / "flips"
+TIME_LIMIT = 30.0  # seconds, for compiling as well, on a busy machine
+_TARGETS = ("gfx1030", "gfx90a", "gfx1100")
+_NOTICED = (Verdict.DIFFERS, Verdict.CRASH, Verdict.HANG, Verdict.UNSUPPORTED)
+
+
+def _corpus_flips() -> Iterator[tuple[str, Path, str, int]]:
+    """(target, trace, kernel, number of the bit), seeded, kernels of the corpus in turn."""
+    choose = random.Random(60)
+    kernels = []
+    for path in sorted(CORPUS.glob("*/trace.bin")):
+        with open_trace(path) as trace:
+            kernels += [(path, name) for name in sorted({launch.kernel for launch in trace.iter_launches()})]
+    for n in range(FLIPS):
+        path, kernel = kernels[n % len(kernels)]
+        yield _TARGETS[n % len(_TARGETS)], path, kernel, choose.randrange(1 << 30)
+
+
+def _memory(path: Path, calls: set[int]) -> dict[tuple[int, int, int], bytes]:
+    """(call, allocation, offset) → bytes that a launch changed, by the trace's own word."""
+    with open_trace(path) as trace:
+        return {
+            (call, page.allocation, page.offset): trace.page_data(page)
+            for call in sorted(calls)
+            for page in trace.pages(call)
+        }
+
+
+def _launches_of(path: Path, kernel: str) -> set[int]:
+    with open_trace(path) as trace:
+        return {launch.call for launch in trace.iter_launches() if launch.kernel == kernel}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(6))
+def test_no_flipped_bit_of_the_corpus_goes_unnoticed(
+    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``identical`` only where the memory that the replay writes down is the same, byte for byte."""
+    monkeypatch.setenv("PYTHONPATH", str(FLIPPER))
+    found: Counter[str] = Counter()
+    for target, path, kernel, number in list(_corpus_flips())[part::6]:
+        output = tmp_path / f"{kernel}.{number}"
+        options = {
+            "device": target,
+            "select": f"kernel:^{kernel}$",
+            "time_limit": TIME_LIMIT,
+            "numerics": "nvidia",
+        }
+        monkeypatch.delenv("FLIPPED_BIT", raising=False)
+        right = tmp_path / f"{target}.{kernel}"
+        if not right.exists():
+            assert zluda.replay(path, output=right, **options).verdict is Verdict.IDENTICAL
+        monkeypatch.setenv("FLIPPED_BIT", f"{kernel},{number}")
+        start = time.monotonic()
+        result = zluda.replay(path, output=output, **options)
+        calls = _launches_of(path, kernel)
+        assert time.monotonic() - start < (TIME_LIMIT + 30) * len(calls)
+        case = f"{target} {path.parent.name} {kernel} bit {number}: {result.verdict.value}"
+        same = _memory(output, calls) == _memory(right, calls)
+        assert result.verdict in _NOTICED or (result.verdict is Verdict.IDENTICAL and same), case
+        found[result.verdict.value] += 1
+    print(dict(found))
+    assert sum(found.values()) == FLIPS // 6
+    assert found["identical"] <= 0.6 * FLIPS // 6, found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from amd_code import Kernel
 from test_amd_scheduling import TARGETS, launch
 
 import zluda
@@ -49,7 +48,9 @@ def test_a_loop_of_several_backward_branches_is_a_hang() -> None:
 
 
 def test_a_loop_that_counts_is_no_hang_until_its_time_is_over() -> None:
-    text = "k:\n s_mov_b32 s4, 0\nl:\n s_add_u32 s4, s4, 1\n s_cmp_lg_u32 s4, -1\n s_cbranch_scc1 l\n s_endpgm\n"
+    text = (
+        "k:\n s_mov_b32 s4, 0\nl:\n s_add_u32 s4, s4, 1\n s_cmp_lg_u32 s4, -1\n s_cbranch_scc1 l\n s_endpgm\n"
+    )
     with pytest.raises(HangError, match="no end within the time allowed"):
         launch("gfx1030", text, [np.zeros(1)], timeout_s=1.8)
 

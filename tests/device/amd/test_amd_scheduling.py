@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from amd_code import Kernel, code_object
 
+import zluda
 from zluda.device.amd.emulator.device import EmulatedDevice
 from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
 
@@ -280,3 +281,72 @@ def test_flat_addresses_reach_lds_through_its_aperture(target: str) -> None:
     kernel = Kernel("k", lds_bytes=256, wave32=target != "gfx90a")
     launch(target, text.replace("_nc_u32", "_u32") if target == "gfx90a" else text, [out], kernel=kernel)
     assert out.tolist() == list(range(7, 71))
+
+
+# --- alignment ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("instruction", "off"),
+    [
+        ("global_store_dword v1, v0, s[4:5]", 2),
+        ("global_store_short v1, v0, s[4:5]", 1),
+        ("global_load_dword v2, v1, s[4:5]", 1),
+        ("global_atomic_add v1, v0, s[4:5]", 2),
+    ],
+)
+def test_misaligned_accesses_are_faults_where_that_is_asked_for(
+    target: str, instruction: str, off: int
+) -> None:
+    memory = np.zeros(128, np.uint32)
+    text = _memory_kernel(instruction)
+    launch(target, text, [memory.view(np.uint8)], check_alignment=True)
+    odd = memory.view(np.uint8)[off:]
+    launch(target, text, [odd])
+    name = instruction.partition(" ")[0]
+    name = {
+        "global_load_dword": "global_load_(dword|b32)",
+        "global_atomic_add": "global_atomic_add(_u32)?",
+    }.get(name, name.replace("dword", "(dword|b32)").replace("short", "(short|b16)"))
+    with pytest.raises(LaunchError, match=f"misaligned address .{name} v") as caught:
+        launch(target, text, [odd], check_alignment=True)
+    assert caught.value.address == odd.ctypes.data
+    assert (caught.value.kernel, caught.value.block) == ("k", (0, 0, 0))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_misaligned_lds_is_a_fault(target: str) -> None:
+    kernel = Kernel("k", lds_bytes=1024, wave32=target != "gfx90a")
+    with pytest.raises(LaunchError, match=r"misaligned address .ds_"):
+        text = _memory_kernel("ds_write_b32 v1, v0 offset:2")
+        launch(target, text, [np.zeros(1)], kernel=kernel, check_alignment=True)
+
+
+MISALIGNED = """.version 8.0
+.target sm_70
+.address_size 64
+.visible .entry halves(.param .u64 p, .param .u64 q)
+{
+    .reg .b64 %rd<3>;
+    .reg .b16 %h<3>;
+    ld.param.u64 %rd1, [p];
+    ld.param.u64 %rd2, [q];
+    ld.global.u16 %h1, [%rd1];
+    ld.global.u16 %h2, [%rd1+2];
+    st.global.u16 [%rd2], %h2;
+    st.global.u16 [%rd2+2], %h1;
+    ret;
+}
+"""
+
+
+def test_neighbouring_halves_stay_right_and_a_misaligned_half_is_cudas_error() -> None:
+    """LLVM must not merge two aligned accesses into one that is not."""
+    with zluda.open_device("gfx1030") as device:
+        x = device.array(np.arange(8, dtype=np.uint16))
+        kernel = device.load_module(MISALIGNED).kernel("halves")
+        kernel.launch(grid=1, block=1, args=[np.uint64(x.address + 2), np.uint64(x.address + 10)])
+        assert x.numpy().tolist() == [0, 1, 2, 3, 4, 2, 1, 7]
+        with pytest.raises(LaunchError, match=r"kernel halves, block .*misaligned address"):
+            kernel.launch(grid=1, block=1, args=[np.uint64(x.address + 1), np.uint64(x.address + 8)])

@@ -206,6 +206,13 @@ class CodeObject:
             raise Error(f"{self.file} has no kernel {name}; it has {known}")
         return self.kernels[name]
 
+    def file_offset(self, address: int) -> int:
+        """Where in the file the byte lies that is loaded at ``address``. Raises Error where none is."""
+        for kind, _, offset, start, _, size, _, _ in self._segments:
+            if kind == _PT_LOAD and start <= address < start + size:
+                return int(offset + address - start)
+        raise Error(f"{self.file}: no byte of it is loaded at {address:#x}")
+
     def code_ranges(self) -> Iterator[tuple[int, int]]:
         """(start, end) of the executable segments, relative to the load address."""
         for kind, flags, _, address, _, size, _, _ in self._segments:

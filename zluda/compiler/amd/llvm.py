@@ -54,7 +54,8 @@ def _machine(name: str, wave_size: int, level: int) -> Any:
     llvm.initialize_all_asmprinters()
     _set_options()
     wanted = target_id(name)
-    chosen, features = wanted.target, list(wanted.features)
+    # Two narrow accesses must not become one that is misaligned: a fault is then the program's own.
+    chosen, features = wanted.target, [*wanted.features, "-unaligned-access-mode"]
     if len(chosen.wave_sizes) > 1:
         features.append(f"+wavefrontsize{wave_size}")
     if chosen.generation >= 11:

@@ -41,7 +41,9 @@ class AmdDevice:
         self.numerics = numerics
         cache.prepare()
         scheduler()
-        self.emulator = EmulatedDevice(name, memory, seed=seed, threads=threads, timeout_s=timeout_s)
+        self.emulator = EmulatedDevice(
+            name, memory, check_alignment=True, seed=seed, threads=threads, timeout_s=timeout_s
+        )
         self.name = self.target_id = name
         self.memory = self.variables = self.emulator.memory
         self.refusals = RefusalCell(self.memory)

@@ -88,14 +88,25 @@ def _exclude(
 # --- windows -------------------------------------------------------------------------------------------
 
 
-def _inside(b: Builder, arguments: list[Value], element: str, code: int) -> tuple[Value, Value, Value]:
-    """(base, offsets, mask of the lanes inside) of a window function's arguments."""
+def aligned(
+    wave: Wave, b: Builder, element: str, positions: Value, mask: Value, block: Value, offset: Value
+) -> Value:
+    """The mask without the lanes whose position is no multiple of the element's size, if that is tested."""
+    if not wave.check_alignment or element == "i8":
+        return mask
+    odd = b.icmp("ne", b.and_(positions, type_bits(element) // 8 - 1), 0)
+    return _exclude(b, block, mask, odd, positions, state.MISALIGNED, offset)
+
+
+def _inside(wave: Wave, b: Builder, arguments: list[Value], element: str, code: int) -> list[Value]:
+    """[base, offsets, mask of the lanes that are right] of a window function's arguments."""
     base, size, offsets, mask, block, place = arguments[:6]
+    mask = aligned(wave, b, element, offsets, mask, block, place)
     count = type_bits(element) // 8
     limit = b.sub(size, count)
     too_small = b.icmp("ult", size, count)
     bad = b.or_(b.icmp("ugt", offsets, limit), too_small)
-    return base, offsets, _exclude(b, block, mask, bad, offsets, code, place)
+    return [base, offsets, _exclude(b, block, mask, bad, offsets, code, place)]
 
 
 def _window_parameters(wave: Wave) -> list[tuple[str, int]]:
@@ -253,7 +264,7 @@ def window_load(wave: Wave, element: str, window: Window, offsets: Value, mask: 
     """Load one element a lane from LDS or scratch; 0 in lanes that are off or outside."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        base, positions, inside = _inside(b, arguments, element, window.fault)
+        base, positions, inside = _inside(wave, b, arguments, element, window.fault)
         return _load_by_shape(b, element, positions, inside, lambda offsets: b.gep(base, offsets))
 
     name = wave.b.module.function(
@@ -266,7 +277,7 @@ def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask:
     """Store one element a lane to LDS or scratch; of several lanes at one address the highest wins."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        base, positions, inside = _inside(b, arguments, value.type, window.fault)
+        base, positions, inside = _inside(wave, b, arguments, value.type, window.fault)
         _store_by_shape(b, arguments[6], positions, inside, lambda offsets: b.gep(base, offsets))
         return constant("i32", 0)
 
@@ -288,7 +299,7 @@ def window_pointers(
     """(host addresses as ``i64``, mask of the lanes inside), for atomics on LDS."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        return _inside(b, arguments, element, window.fault)[2]
+        return _inside(wave, b, arguments, element, window.fault)[2]
 
     b = wave.b
     name = b.module.function(
@@ -354,7 +365,7 @@ def _allocated(b: Builder, block: Value, address: Value, size: int) -> Value:
 
 
 def checked(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
-    """The mask without the lanes whose address is not allocated."""
+    """The mask without the lanes whose address is not allocated, where that is asked for."""
     if not wave.check_memory:
         return mask
     size = type_bits(element) // 8
@@ -396,27 +407,30 @@ def load(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
     """Load one element a lane; 0 in lanes that are off."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, active = arguments
+        positions, active, block, place = arguments
+        active = aligned(wave, b, element, positions, active, block, place)
         return _load_by_shape(b, element, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
 
     mask = checked(wave, element, addresses, mask)
-    parameters = [("i64", wave.lanes), (wave.mask_type, 1)]
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
     name = wave.b.module.function(f"amd.load.{element}", parameters, emit, attributes=ATTRIBUTES)
-    return wave.b.call(name, [addresses, mask], element, wave.lanes)
+    arguments = [addresses, mask, B, constant("i64", wave.offset)]
+    return wave.b.call(name, arguments, element, wave.lanes)
 
 
 def store(wave: Wave, value: Value, addresses: Value, mask: Value) -> None:
     """Store one element a lane."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, active, data = arguments
+        positions, active, data, block, place = arguments
+        active = aligned(wave, b, value.type, positions, active, block, place)
         _store_by_shape(b, data, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
         return constant("i32", 0)
 
     mask = checked(wave, value.type, addresses, mask)
-    parameters = [("i64", wave.lanes), (wave.mask_type, 1), (value.type, wave.lanes)]
+    parameters = [("i64", wave.lanes), (wave.mask_type, 1), (value.type, wave.lanes), ("ptr", 1), ("i64", 1)]
     name = wave.b.module.function(f"amd.store.{value.type}", parameters, emit, attributes=ATTRIBUTES)
-    wave.b.call(name, [addresses, mask, value], "i32")
+    wave.b.call(name, [addresses, mask, value, B, constant("i64", wave.offset)], "i32")
 
 
 def scalar_load(wave: Wave, element: str, address: Value) -> Value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zluda.compiler.ir import Builder, Value, constant, vector_type
-from zluda.device.amd.emulator.access import ATTRIBUTES, checked
-from zluda.device.amd.emulator.wave import Wave
+from zluda.device.amd.emulator.access import ATTRIBUTES, aligned, checked
+from zluda.device.amd.emulator.wave import B, Wave
 
 _FLOATS = {
     "f16x2": ("<2 x half>", "i32"),
@@ -41,12 +41,15 @@ def atomic(
     lanes, whole = wave.lanes, vector_type(element, wave.lanes)
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        pointers, values, expected, todo = arguments
+        pointers, values, expected, todo, block, place = arguments
+        todo = aligned(wave, b, element, pointers, todo, block, place) if shared else todo
+        b.branch("start")
+        b.label("start")
         b.emit("br label %each")
         b.label("each")
         rest, old = Value(wave.mask_type, 1, "%rest"), Value(element, lanes, "%old")
-        b.emit(f"%rest = phi {rest.type} [ {todo.ref}, %0 ], [ %rest2, %done ]")
-        b.emit(f"%old = phi {whole} [ zeroinitializer, %0 ], [ %old2, %done ]")
+        b.emit(f"%rest = phi {rest.type} [ {todo.ref}, %start ], [ %rest2, %done ]")
+        b.emit(f"%old = phi {whole} [ zeroinitializer, %start ], [ %old2, %done ]")
         b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
         b.label("one")
         lane = b.intrinsic("cttz", rest, True)
@@ -66,11 +69,19 @@ def atomic(
         return old
 
     mask = checked(wave, element, addresses, mask) if shared else mask
-    parameters = [("i64", lanes), (element, lanes), (element, lanes), (wave.mask_type, 1)]
+    parameters = [
+        ("i64", lanes),
+        (element, lanes),
+        (element, lanes),
+        (wave.mask_type, 1),
+        ("ptr", 1),
+        ("i64", 1),
+    ]
     name = wave.b.module.function(
         f"amd.atomic.{op}.{kind}.{int(shared)}", parameters, emit, attributes=ATTRIBUTES
     )
-    return wave.b.call(name, [addresses, data, compare or data, mask], element, lanes)
+    arguments = [addresses, data, compare or data, mask, B, constant("i64", wave.offset)]
+    return wave.b.call(name, arguments, element, lanes)
 
 
 def _one_atomic(b: Builder, op: str, kind: str, pointer: Value, value: Value, expected: Value) -> Value:

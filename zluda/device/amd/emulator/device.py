@@ -54,6 +54,7 @@ class EmulatedKernel:
                 device.target,
                 self.wave_size,
                 check_memory=device.check == "memory",
+                check_alignment=device.check_alignment,
                 count=count,
             )
             self._host[count] = (HostCode(lifted.text, "wave"), lifted.vector_registers)
@@ -97,7 +98,8 @@ class EmulatedCode:
 class EmulatedDevice:
     """An AMD GPU in software. Implements :class:`zluda.device.base.Device` for code objects.
 
-    ``check="memory"`` tests every global access against the live allocations. ``seed`` other than 0 varies
+    ``check="memory"`` tests every global access against the live allocations; ``check_alignment`` makes
+    misaligned accesses faults (not for code built for unaligned access mode). ``seed`` other than 0 varies
     the order of waves reproducibly, ``threads`` is how many blocks run at once, ``timeout_s`` ends a launch.
     Raises DeviceError for an unknown target or where no disassembler is installed.
     """
@@ -111,6 +113,7 @@ class EmulatedDevice:
         memory: Memory | None = None,
         *,
         check: str = "none",
+        check_alignment: bool = False,
         seed: int = 0,
         threads: int | None = None,
         timeout_s: float | None = None,
@@ -118,6 +121,7 @@ class EmulatedDevice:
         if check not in CHECKS:
             raise UnsupportedError(f"check={check!r}", f"device {name}; expected one of {', '.join(CHECKS)}")
         self.name, self.target, self.check = name, target(name), check
+        self.check_alignment = check_alignment
         library_for(self.target)
         self.memory = memory if memory is not None else Memory()
         self.timeout_s = timeout_s
@@ -278,7 +282,11 @@ class EmulatedDevice:
         number = outcome.block
         block = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
         place = outcome.offset - kernel.entry.address
-        message = f"{state.FAULTS[outcome.fault]} (offset {place:#x}, lane {outcome.lane})"
+        where = f"offset {place:#x}, lane {outcome.lane}"
+        if outcome.fault in state.ACCESS_FAULTS:
+            line = kernel.disassembler().at(kernel.code.object.image, outcome.offset)
+            where = f"{line.text}; {where}"
+        message = f"{state.FAULTS[outcome.fault]} ({where})"
         if outcome.fault in (state.TIMEOUT, state.HANG):
             why = explain(kernel.code.object, kernel.entry, kernel.disassembler(), outcome)
             return HangError(f"{state.FAULTS[outcome.fault]}: {why}", kernel=kernel.name, block=block)

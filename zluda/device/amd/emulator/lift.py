@@ -41,15 +41,18 @@ def lift(
     wave_size: int,
     *,
     check_memory: bool = False,
+    check_alignment: bool = False,
     count: bool = False,
 ) -> Lifted:
     """Lift a kernel. Raises UnsupportedError naming an instruction that is not known, and its place.
 
-    ``check_memory`` tests global accesses against live allocations; ``count`` counts executed instructions.
+    ``check_memory`` tests global accesses against live allocations, ``check_alignment`` that accesses lie at
+    multiples of their size (of a word, for more than one); ``count`` counts executed instructions.
     """
     graph = decode(code, kernel, Disassembler(target, wave_size))
     lifter = _Lifter(graph, kernel, target, wave_size, count=count)
     lifter.wave.check_memory = check_memory
+    lifter.wave.check_alignment = check_alignment
     text = lifter.emit()
     declared = (kernel.descriptor.rsrc1 & 63) * 8 + 8  # registers reached by index are within the allocation
     registers = max(lifter.wave.vector_registers, 3, min(declared, 512) if lifter.indexed else 0)

@@ -33,10 +33,12 @@ FAULTS = {
     5: "s_trap executed",
     6: "stopped: no end within the time allowed",
     7: "hangs",
+    8: "misaligned address",
 }
 """What stops a launch, by :attr:`Block.fault`."""
 
-LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, BAD_JUMP, TRAP, TIMEOUT, HANG = FAULTS
+LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, BAD_JUMP, TRAP, TIMEOUT, HANG, MISALIGNED = FAULTS
+ACCESS_FAULTS = (LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, MISALIGNED)
 
 
 class Block(ctypes.Structure):

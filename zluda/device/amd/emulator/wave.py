@@ -33,6 +33,7 @@ class Wave(Registers):
         self.scalar = Context(self.b, 1, mode)
         self.offset = 0  # of the instruction being lifted
         self.check_memory = False  # whether global accesses are tested against live allocations
+        self.check_alignment = False  # whether accesses must lie at multiples of their size
         self.vgpr_index: tuple[Value, str] | None = None  # gfx9: s_set_gpr_idx_on's index and modes
 
     def unsupported(self, what: str) -> UnsupportedError:
