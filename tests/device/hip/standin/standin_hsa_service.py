@@ -94,7 +94,9 @@ class Service:
         work_items, lds_bytes, descriptor, kernarg = fields[6:9], fields[10], fields[11], fields[12]
         kernel = self._kernels[descriptor]
         if any(n % b for n, b in zip(work_items, block, strict=True)):
-            raise Error(f"kernel {kernel.name}: {work_items} work items in blocks of {block}: a block is partial")
+            raise Error(
+                f"kernel {kernel.name}: {work_items} work items in blocks of {block}: a block is partial"
+            )
         grid = tuple(n // b for n, b in zip(work_items, block, strict=True))
         addresses = Addresses(kernarg, packet, self._queue)
         self.device.dispatch(kernel, grid, tuple(block), addresses, lds_bytes=lds_bytes)
