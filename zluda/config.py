@@ -22,6 +22,15 @@ class Config:
             "choices": ("0", "1"),
         },
     )
+    wave64_slow_mode: str = field(
+        default="",
+        metadata={
+            "env": "ZLUDA_WAVE64_SLOW_MODE",
+            "help": "waves of 64 lanes hold one warp: 1 always, 0 never (default: where a kernel's warps may "
+            "meet different barriers or wait for each other)",
+            "choices": ("0", "1"),
+        },
+    )
     cache_dir: str = field(
         default="",
         metadata={
@@ -34,7 +43,7 @@ class Config:
         metadata={
             "env": "ZLUDA_CACHE_POLICY",
             "help": "off: compile anew each time; normal: keep 512 MiB of machine code; aggressive: keep 4 GiB, "
-            "and compile a replayed trace's other kernels ahead",
+            "and compile a replayed trace's kernels ahead of their launch, in a process of its own",
             "choices": ("off", "normal", "aggressive"),
         },
     )
@@ -47,7 +56,6 @@ NOT_BUILT = [
     "ZLUDA_COMPILE_VERBOSE",
     "ZLUDA_PROFILE",
     "ZLUDA_PERF_MODE",
-    "ZLUDA_WAVE64_SLOW_MODE",
     "ZLUDA_UNIFIED_MEMORY",
     "ZLUDA_MEMORY_POOL_SIZE",
     "ZLUDA_OPTIMIZATION_LEVEL",
@@ -76,6 +84,6 @@ def load(environment: Mapping[str, str] = os.environ) -> Config:
             raise Error(f"{name} is set to nothing; give it a value or unset it")
     for f in fields(Config):
         value, choices = environment.get(f.metadata["env"], f.default), f.metadata.get("choices")
-        if choices and value not in choices:
+        if choices and value not in (*choices, f.default):
             raise Error(f"{f.metadata['env']} is {value!r}; expected {' or '.join(choices)}")
     return Config(**{known[name]: environment[name] for name in known if name in environment})

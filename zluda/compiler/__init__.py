@@ -49,12 +49,13 @@ def compile_kernel(
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
+    from zluda.compiler.target import WARP
 
     unit = build_unit(module, name)
     unit.numerics = numerics
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
     options = {"wave_size": lanes, "code_object_version": code_object_version}
-    told = {**options, "numerics": numerics}
+    told = {**options, "numerics": numerics, "slow_mode": unit.slow_mode if lanes > WARP else ""}
     return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 
 

@@ -111,7 +111,8 @@ class CompiledKernel:
     ``entry`` names the function in ``code`` (a relocatable object). ``symbols`` are the module variables
     whose addresses the code reads, in the order of the address table it is given. ``shared_bytes`` is static
     shared memory; dynamic shared memory begins right after it, at ``dynamic_shared_offset``. ``refusals`` are
-    what the code cannot do, named should a thread come to it.
+    what the code cannot do, named should a thread come to it. ``one_warp`` says why waves of 64 lanes hold
+    one warp each (``zluda.compiler.amd.slow``); empty where they hold two.
     """
 
     name: str
@@ -125,6 +126,7 @@ class CompiledKernel:
     dynamic_shared_offset: int
     instructions: int
     refusals: tuple[Refusal, ...] = ()
+    one_warp: str = ""
 
 
 class TargetOps(Protocol):
@@ -134,6 +136,8 @@ class TargetOps(Protocol):
     """
 
     geometry: Geometry
+    many_registers: bool
+    """Whether hundreds of values are better kept in registers than in stack memory."""
 
     def special_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """The shape :meth:`special` will give."""

@@ -63,7 +63,8 @@ class Unit:
     """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order.
 
     ``numerics`` says how approximate instructions are computed, ``contract`` which products and sums are
-    rounded as one (:mod:`zluda.compiler.contract`).
+    rounded as one (:mod:`zluda.compiler.contract`), ``slow_mode`` whether waves of 64 lanes hold one warp
+    (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do.
     """
 
     module: Module
@@ -78,6 +79,8 @@ class Unit:
     candidates: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     numerics: str = "nvidia"
+    slow_mode: str = ""
+    one_warp: str = ""
     contract: str = "auto"
 
     def __post_init__(self) -> None:

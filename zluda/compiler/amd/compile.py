@@ -8,8 +8,9 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
-from zluda.compiler.amd import approximate
+from zluda.compiler.amd import approximate, slow
 from zluda.compiler.amd.calls import define_function
+from zluda.compiler.amd.halves import may_disturb
 from zluda.compiler.amd.inputs import unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
@@ -22,7 +23,7 @@ from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
-from zluda.compiler.target import CompiledKernel
+from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
 
 _NUMERICS = {"native": lambda unit: approximate.compute}
@@ -55,6 +56,7 @@ def compile_unit(
         shared_bytes=unit.shared.static_bytes,
         dynamic_shared_offset=unit.shared.dynamic_offset,
         refusals=tuple(unit.refusals),
+        one_warp=unit.one_warp,
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
     )
 
@@ -64,6 +66,8 @@ def kernel_ir(
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
+    unit.one_warp = _one_warp(unit, ops.wave_size)
+    ops.one_warp = bool(unit.one_warp)
     ops.hidden_arguments = code_object_version >= CODE_OBJECT_VERSION
     choose_numerics(unit, _NUMERICS)
     unit.ir.any_nan = unit.numerics == "native"
@@ -71,7 +75,7 @@ def kernel_ir(
         define_function(unit, name, ops)
     _define_kernel(unit, ops)
     attributes = {
-        "amdgpu-flat-work-group-size": f"1,{_max_threads(unit)}",
+        "amdgpu-flat-work-group-size": f"1,{_max_work_items(unit)}",
         "amdgpu-lds-size": str(unit.shared.static_bytes),
     }
     spelled = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
@@ -91,6 +95,19 @@ def kernel_ir(
     )
 
 
+def _one_warp(unit: Unit, wave_size: int) -> str:
+    """Why waves hold one warp each; nothing where they are of 32 lanes, or hold two."""
+    if wave_size == WARP or unit.slow_mode == "0":
+        return ""
+    return "ZLUDA_WAVE64_SLOW_MODE=1" if unit.slow_mode == "1" else may_disturb(unit)
+
+
+def _max_work_items(unit: Unit) -> int:
+    """Work items of the largest block."""
+    threads = _max_threads(unit)
+    return min(-(-threads // WARP) * slow.WAVE, MAX_THREADS) if unit.one_warp else threads
+
+
 def _max_threads(unit: Unit) -> int:
     """``.maxntid`` or ``.reqntid``'s product: registers may be many where threads are few."""
     limit = MAX_THREADS
@@ -105,10 +122,14 @@ def _max_threads(unit: Unit) -> int:
 def _define_kernel(unit: Unit, ops: AmdOps) -> None:
     f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
     ops.clear_barriers(f)
+    if ops.one_warp:
+        slow.guard(ops, f, LEAVE)
     NativeControl(f).write()
     f.b.branch(LEAVE)
     f.b.label(LEAVE)
     f.b.ret()
     size = parameter_layout(unit.kernel.parameters)[1]
+    if ops.one_warp:
+        size = slow.parameter_bytes(size)
     parameters = f"{CONSTANT} byref([{size} x i8]) align 16 {PARAMETERS.ref}" if size else ""
     unit.ir.define(unit.kernel.name, f"amdgpu_kernel void @{unit.kernel.name}({parameters}) #1", f.b)

@@ -27,17 +27,45 @@ def one(value: Value) -> Lanes:
     return Lanes(UNIFORM, (value,))
 
 
+def structure_field(
+    f: FunctionCodegen, intrinsic: str, structure: str, name: str, place: tuple[int, int]
+) -> Value:
+    """A field of a structure, by its byte offset and width, loaded once at the function's entry (``i32``)."""
+    offset, bits = place
+    pointer, field = "ptr addrspace(4)", f"%{structure}.{name}"
+    f.b.module.declare(intrinsic, f"{pointer} ()")
+
+    def lines() -> list[str]:
+        load = f"load i{bits}, {pointer} {field}.p, align {bits // 8}, !invariant.load !0"
+        widened = [f"{field}.n = {load}", f"{field} = zext i16 {field}.n to i32"]
+        return [
+            f"{field}.b = call {pointer} @{intrinsic}()",
+            f"{field}.p = getelementptr i8, {pointer} {field}.b, i64 {offset}",
+            *(widened if bits == 16 else [f"{field} = {load}"]),
+        ]
+
+    return f.at_entry(field.removeprefix("%"), "i32", lines)
+
+
 class Machine:
     """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC.
 
-    ``hidden_arguments``: the loader passes those of code objects of version 5.
+    ``hidden_arguments``: the loader passes those of code objects of version 5. ``one_warp``: a wave of 64
+    lanes holds one warp, in its lower half.
     """
 
     geometry = Geometry(groups=1, width=1)
+    many_registers = True
     hidden_arguments = True
+    one_warp = False
 
     def __init__(self, target: Target, wave_size: int) -> None:
         self.target, self.wave_size = target, wave_size
+
+    @property
+    def two_warps(self) -> bool:
+        """Whether two warps share a wave."""
+        return self.wave_size == 64 and not self.one_warp
 
     def hardware_lane(self, f: FunctionCodegen) -> Value:
         """The lane of the wave, from 0 (``i32``)."""
@@ -51,12 +79,12 @@ class Machine:
     def lane(self, f: FunctionCodegen) -> Value:
         """The lane of the warp, 0 to 31 (``i32``)."""
         lane = self.hardware_lane(f)
-        return f.b.and_(lane, 31) if self.wave_size == 64 else lane
+        return f.b.and_(lane, 31) if self.two_warps else lane
 
     def own_warp(self, f: FunctionCodegen, bits: Value) -> Value:
         """Of a bit a lane of the wave, those of this thread's warp (``i32``)."""
-        if self.wave_size == 32:
-            return bits
+        if not self.two_warps:
+            return f.b.trunc(bits, "i32")
         upper = f.b.zext(f.b.and_(self.hardware_lane(f), 32), "i64")
         return f.b.trunc(f.b.lshr(bits, upper), "i32")
 
@@ -71,7 +99,7 @@ class Machine:
 
     def from_lane(self, f: FunctionCodegen, value: Value, lane: Value) -> Value:
         """``value`` (up to 64 bits) as an executing lane of the warp, 0 to 31, holds it."""
-        if self.wave_size == 64:
+        if self.two_warps:
             lane = f.b.or_(lane, f.b.and_(self.hardware_lane(f), 32))
         return self.from_hardware_lane(f.b, value, lane)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd.machine import Machine, one
+from zluda.compiler.amd import slow
+from zluda.compiler.amd.machine import Machine, one, structure_field
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.target import WARP, Lanes, Shape
@@ -67,34 +68,17 @@ def _hardware(intrinsic: str) -> Callable[[Machine, FunctionCodegen], Value]:
 
 def _packet(f: FunctionCodegen, name: str) -> Value:
     """A field of the dispatch packet."""
-    return _field(f, "llvm.amdgcn.dispatch.ptr", "packet", name, _PACKET[name])
+    return structure_field(f, "llvm.amdgcn.dispatch.ptr", "packet", name, _PACKET[name])
 
 
 def _hidden(f: FunctionCodegen, name: str) -> Value:
     """A hidden argument."""
-    return _field(f, "llvm.amdgcn.implicitarg.ptr", "hidden", name, _HIDDEN[name])
-
-
-def _field(f: FunctionCodegen, intrinsic: str, structure: str, name: str, place: tuple[int, int]) -> Value:
-    """A field of a structure, by its byte offset and width, loaded once at the function's entry (``i32``)."""
-    offset, bits = place
-    pointer, field = "ptr addrspace(4)", f"%{structure}.{name}"
-    f.b.module.declare(intrinsic, f"{pointer} ()")
-
-    def lines() -> list[str]:
-        load = f"load i{bits}, {pointer} {field}.p, align {bits // 8}, !invariant.load !0"
-        widened = [f"{field}.n = {load}", f"{field} = zext i16 {field}.n to i32"]
-        return [
-            f"{field}.b = call {pointer} @{intrinsic}()",
-            f"{field}.p = getelementptr i8, {pointer} {field}.b, i64 {offset}",
-            *(widened if bits == 16 else [f"{field} = {load}"]),
-        ]
-
-    return f.at_entry(field.removeprefix("%"), "i32", lines)
+    return structure_field(f, "llvm.amdgcn.implicitarg.ptr", "hidden", name, _HIDDEN[name])
 
 
 def _thread(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
-    return _hardware(f"llvm.amdgcn.workitem.id.{axis}")
+    read = _hardware(f"llvm.amdgcn.workitem.id.{axis}")
+    return lambda ops, f: slow.thread(ops, f, axis) if ops.one_warp else read(ops, f)
 
 
 def _block_size(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
@@ -106,6 +90,8 @@ def _size(ops: Machine, f: FunctionCodegen, axis: str) -> Value:
     required = f.unit.kernel.directives.get("reqntid", ())
     if required:
         return constant("i32", (*required, 1, 1)["xyz".index(axis)])
+    if ops.one_warp:
+        return slow.size(f, axis)
     read = _hidden if ops.hidden_arguments else _packet
     return read(f, f"workgroup_size_{axis}")
 
@@ -116,7 +102,8 @@ def _grid_size(axis: str) -> Callable[[Machine, FunctionCodegen], Value]:
     def read(ops: Machine, f: FunctionCodegen) -> Value:
         if ops.hidden_arguments:
             return _hidden(f, f"block_count_{axis}")
-        return f.b.binary("udiv exact", _packet(f, f"grid_size_{axis}"), _size(ops, f, axis))
+        size = _packet(f, f"workgroup_size_{axis}")
+        return f.b.binary("udiv exact", _packet(f, f"grid_size_{axis}"), size)
 
     return read
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zluda import config
 from zluda.compiler.amd.machine import CONSTANT, STACK
 from zluda.compiler.layout import SharedLayout
 from zluda.compiler.target import Dim3
@@ -29,6 +30,7 @@ BARRIERS = "zluda.barriers"
 def build_unit(module: Module, name: str) -> Unit:
     """The kernel with all it reaches."""
     unit = kernel_unit(module, name, ANY_BLOCK)
+    unit.slow_mode = config.load().wave64_slow_mode
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
     if own:

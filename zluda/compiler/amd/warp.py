@@ -126,9 +126,9 @@ class WarpOps(AtomicOps):
     ) -> Lanes | None:
         """The workgroup's own barrier for all threads of a block, whatever its number; else one in LDS."""
         if threads is not None or not wait:
-            if reduce or threads is None or self.wave_size == 64:
+            if reduce or threads is None or self.two_warps:
                 raise UnsupportedError(
-                    "a barrier for some of a block's threads, in waves of 64 or with a vote"
+                    "a barrier for some of a block's threads, with a vote or at two warps a wave"
                 )
             self._named_barrier(f, identifier.parts[0], threads.parts[0], wait=wait)
             return None
@@ -175,7 +175,7 @@ class WarpOps(AtomicOps):
         if start is None:
             return
         b = f.b
-        slot = b.add(b.shl(self.lane(f), 2), start)
+        slot = b.add(b.shl(b.and_(self.hardware_lane(f), 31), 2), start)
         b.emit(f"store i32 0, {b.cast('inttoptr', slot, SHARED).typed}, align 4")
         self._synchronise(f)
 

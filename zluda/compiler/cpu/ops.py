@@ -13,3 +13,4 @@ class CpuOps(SpecialRegisters, AtomicOps, CallOps, WarpOps):
     """A warp as two groups of 16 lanes: one register of AVX-512 each, two of AVX2."""
 
     geometry = Geometry(groups=2, width=16)
+    many_registers = False

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 from zluda.compiler import compile_kernel
+from zluda.compiler.amd import slow
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.memory import REFUSAL
+from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.target import CompiledKernel
-from zluda.device.base import KernelParameter
+from zluda.device.base import Dim3, KernelParameter
 from zluda.device.limits import required_block, thread_limit
 from zluda.device.placement import VariableMemory, Variables
 from zluda.errors import Error, UnsupportedError
@@ -139,6 +141,23 @@ class AmdKernel(Generic[K]):
         if self._loaded is not None:
             self._loaded[1].unload()
             self._loaded = None
+
+
+def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes) -> tuple[Dim3, bytes]:
+    """A workgroup's shape, and the parameters its code reads.
+
+    Raises UnsupportedError for a block of more warps than a workgroup has room for, at one warp a wave.
+    """
+    if not compiled.one_warp:
+        return block, parameters
+    shape, extended = slow.dispatch(block, parameters, compiled.parameter_bytes)
+    if shape[0] > MAX_THREADS:
+        what = (
+            f"a block of {block[0] * block[1] * block[2]} threads at one warp a wave, which takes at most 512"
+        )
+        why = f"kernel {compiled.name}: {compiled.one_warp}; ZLUDA_WAVE64_SLOW_MODE=0 puts two into a wave"
+        raise UnsupportedError(what, why)
+    return shape, extended
 
 
 class AmdCode(Generic[K]):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from zluda.compiler import cache
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
+from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell, dispatched
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel
@@ -83,6 +83,7 @@ class AmdDevice:
         max_shared = self.emulator.target.lds_bytes
         validate(kernel, grid, block, parameters, shared_bytes, max_shared=max_shared)
         compiled, loaded = kernel.load()
+        block, parameters = dispatched(compiled, block, parameters)
         # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
         try:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size, target_id
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
+from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell, dispatched
 from zluda.device.amd.hip import attributes
 from zluda.device.amd.hip.code import HipCode
 from zluda.device.amd.hip.memory import HipMemory
@@ -137,6 +137,7 @@ class HipDevice:
             what = f"a grid of {grid} blocks of {block}"
             raise UnsupportedError(what, f"HIP launches up to {_MAX_WORK_ITEMS} threads a dimension")
         compiled, function = kernel.load()
+        block, parameters = dispatched(compiled, block, parameters)
         # The packet names static and dynamic memory together; what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
         self.streams.running = kernel.name
