@@ -7,12 +7,14 @@ taken apart by them, so that no element is decoded twice in a lane.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower import tensor_memory
 from zluda.compiler.lower.table import lowers
-from zluda.compiler.lower.tensor_rules import RULES, Arrived
+from zluda.compiler.lower.tensor_loop import Job, each_element
+from zluda.compiler.lower.tensor_rules import RULES
 from zluda.compiler.lower.tensor_warp import (
     Matrix,
     Parts,
@@ -24,7 +26,7 @@ from zluda.compiler.lower.tensor_warp import (
 from zluda.compiler.target import WARP
 from zluda.numerics.tensor_cores import operations
 from zluda.numerics.tensor_cores.fragments import Fragment, Place, metadata_place
-from zluda.numerics.tensor_cores.operations import Form, packed_bits
+from zluda.numerics.tensor_cores.operations import Form, Operation, mma_fragments, packed_bits
 from zluda.ptx.module import Immediate, Instruction
 
 if TYPE_CHECKING:
@@ -102,7 +104,42 @@ def apply_form(f: FunctionCodegen, instruction: Instruction, form: Form) -> None
         if not isinstance(rest[1], Immediate):
             raise f.unsupported(instruction, "mma.sp with a selector that is not a constant")
         selector = rest[1].value
-    write_registers(f, d, multiply(f, form, registers, instruction.slots.get("rnd", "rn"), selector))
+    mode = instruction.slots.get("rnd", "rn")
+    found: list[Parts] = []
+    for piece, operands in _pieces(form, registers):
+        found += multiply(f, piece, operands, mode, selector)
+    write_registers(f, d, found)
+
+
+def _pieces(form: Form, registers: list[list[Parts]]) -> list[tuple[Form, list[list[Parts]]]]:
+    """A large ``wmma`` as two products of sixteen rows and eight columns, whose registers follow each other.
+
+    Of 16 by 16 each has half of B, of 32 by 8 half of A. 8 by 32 is 32 by 8 with A and B, rows and columns
+    exchanged, which no product minds.
+    """
+    op = form.operation
+    if op.m * op.n != 256:
+        return [(form, registers)]
+    a, b, c = registers
+    left, right = _distinct(a, op.m, op), _distinct(b, op.n, op)
+    kinds = (op.a, op.b)
+    if op.m == 8:
+        left, right, kinds = right, left, (op.b, op.a)
+    half = mma_fragments(replace(op, m=16, n=8, a=kinds[0], b=kinds[1]))
+    lefts = _halves(left) if op.m != 16 else [left, left]
+    rights = _halves(right) if op.m == 16 else [right, right]
+    pieces = zip(lefts, rights, _halves(c), strict=True)
+    return [(half, list(piece)) for piece in pieces]
+
+
+def _distinct(registers: list[Parts], lines: int, op: Operation) -> list[Parts]:
+    """The registers that do not repeat others (f16 fragments have eight whatever the shape)."""
+    return registers[: lines * op.k * packed_bits(op.a) // (32 * WARP)]
+
+
+def _halves(registers: list[Parts]) -> list[list[Parts]]:
+    middle = len(registers) // 2
+    return [registers[:middle], registers[middle:]]
 
 
 def multiply(
@@ -119,7 +156,7 @@ def multiply(
     def emit(warp: Warp, arguments: list[Parts]) -> list[Parts]:
         ends = [sum(counts[: i + 1]) for i in range(len(counts))]
         given = [arguments[end - n : end] for n, end in zip(counts, ends, strict=True)]
-        return _Multiplier(warp, form, given, mode, selector).registers()
+        return _Multiplier(warp, name, form, given, mode, selector).registers()
 
     results = [f"i{form.wide('d')}"] * form.registers("d")
     return call_helper(f, name, [r for group in registers for r in group], results, emit)
@@ -172,42 +209,39 @@ def join_registers(warp: Warp, elements: Sequence[Parts], name: str) -> list[Par
 class _Multiplier:
     """Writes a form's arithmetic; :meth:`registers` are D's."""
 
-    def __init__(self, warp: Warp, form: Form, registers: Sequence[list[Parts]], mode: str, selector: int):
+    def __init__(
+        self, warp: Warp, name: str, form: Form, registers: Sequence[list[Parts]], mode: str, selector: int
+    ) -> None:
         a, b, c, *metadata = registers
+        self.name = name
         self.warp, self.form, self.op, self.mode, self.selector = warp, form, form.operation, mode, selector
         self.rule = RULES[self.op.rule]
         self.metadata = metadata[0][0] if metadata else None
         self.a = Matrix(warp, form.fragment_a, _travelling(warp, form, a, "a", form.fragment_a))
         self.b = Matrix(warp, form.fragment_b, _travelling(warp, form, b, "b", form.fragment_b))
         self.c = Matrix(warp, form.fragment_c, split_registers(warp, c, self.op.c))
-        self._arrived: dict[Parts, list[Arrived]] = {}
         self._chunks: dict[tuple[int, int], Parts] = {}
 
     def registers(self) -> list[Parts]:
         """D's registers."""
         columns = zip(*self.form.fragment_d, strict=True)  # the places of each element, one a lane
-        return join_registers(self.warp, [self._element(places) for places in columns], self.op.d)
+        jobs = [self._job(places) for places in columns]
+        return join_registers(self.warp, each_element(self.warp, self.name, jobs, self._combine), self.op.d)
 
-    def _element(self, places: Sequence[Place]) -> Parts:
+    def _job(self, places: Sequence[Place]) -> Job:
         """One element of D in each lane."""
-        starts = self.c.fetch(places)
-        pairs = [self._pair(places, k) for k in range(self.op.stored)]
-        return tuple(
-            self.rule.combine(self.warp.b, self.op, [(x[g], y[g]) for x, y in pairs], c, self.mode)
-            for g, c in enumerate(starts)
-        )
+        stored = range(self.op.stored)
+        a = tuple(self.a.fetch([(row, k) for row, _ in places]) for k in stored)
+        if self.op.sparse:
+            b = tuple(self._met(places, k) for k in stored)
+        else:
+            b = tuple(self.b.fetch([(column, k) for _, column in places]) for k in stored)
+        return Job(self.c.fetch(places), a, b)
 
-    def _pair(self, places: Sequence[Place], k: int) -> tuple[list[Arrived], list[Arrived]]:
-        """The k-th stored element of each lane's row of A, and what it meets of the column of B."""
-        x = self.a.fetch([(row, k) for row, _ in places])
-        met = self._met(places, k) if self.op.sparse else self.b.fetch([(column, k) for _, column in places])
-        return self._arrive(x), self._arrive(met)
-
-    def _arrive(self, words: Parts) -> list[Arrived]:
-        """What the rule makes of words that have been fetched, one a group."""
-        if words not in self._arrived:
-            self._arrived[words] = [self.rule.arrive(self.warp.b, word) for word in words]
-        return self._arrived[words]
+    def _combine(self, b: Builder, words: list[tuple[Value, Value]], c: Value) -> Value:
+        arrive = self.rule.arrive
+        pairs = [(arrive(b, x), arrive(b, y)) for x, y in words]
+        return b.splat(self.rule.combine(b, self.op, pairs, c, self.mode), c.lanes)
 
     # --- sparse A ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.table import lowers
+from zluda.compiler.lower.tensor_loop import Registers, repeated
 from zluda.compiler.lower.tensor_mma import multiply
 from zluda.compiler.lower.tensor_warp import (
     Parts,
@@ -87,20 +88,34 @@ class _Multiplication:
 
     def write(self) -> None:
         """D, eight columns after eight columns."""
-        f, form = self.f, self.form
         a = self._signed(self._rows_of_a(), negative=self.negative_a)
-        view = _Operand(f, self.b, transposed=self.transposed_b)
-        registers = form.registers("b")
-        each = form.registers("d")
-        count = self.columns // 8
-        accumulators = self._accumulators(each * count)
-        results: list[Parts] = []
-        for block in range(count):
-            start = view.block(constant("i32", block))
-            b = [view.register(start, r) for r in range(registers)]
-            c = accumulators[block * each : (block + 1) * each]
-            results += multiply(f, form, [a, self._signed(b, negative=self.negative_b), c])
-        write_registers(f, self.d, results)
+        view = _Operand(self.f, self.b, transposed=self.transposed_b)
+        count, each = self.columns // 8, self.form.registers("d")
+        d = self._accumulators(each * count)
+        if self.f.ops.many_registers:
+            for block in range(count):
+                at = slice(block * each, (block + 1) * each)
+                d[at] = self._multiplied(a, view, constant("i32", block), d[at])
+        else:
+            d = self._looped(a, view, d, each)
+        write_registers(self.f, self.d, d)
+
+    def _looped(self, a: list[Parts], view: _Operand, d: list[Parts], each: int) -> list[Parts]:
+        """As many as 32 times the same: by a loop, which takes less long to compile."""
+        b = self.f.b
+        stored = Registers(self.warp, d)
+        with repeated(b, len(d) // each) as i:
+            numbers = [b.add(b.mul(i, each), n) for n in range(each)]
+            c = [stored.load(n) for n in numbers]
+            for n, parts in zip(numbers, self._multiplied(a, view, b.trunc(i, "i32"), c), strict=True):
+                stored.store(n, parts)
+        return [stored.load(constant("i64", n)) for n in range(len(d))]
+
+    def _multiplied(self, a: list[Parts], view: _Operand, block: Value, c: list[Parts]) -> list[Parts]:
+        """Eight columns of D."""
+        start = view.block(block)
+        columns = [view.register(start, r) for r in range(self.form.registers("b"))]
+        return multiply(self.f, self.form, [a, self._signed(columns, negative=self.negative_b), c])
 
     def _rows_of_a(self) -> list[Parts]:
         """The warp's sixteen rows of A, in registers or in shared memory."""

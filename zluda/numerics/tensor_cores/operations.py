@@ -220,10 +220,11 @@ def mma(
     if not known or c != d or layouts != ("row", "col"):
         return None
     operation = _operation(shape, a, b, c, d, _rule(a, saturate=saturate, popcount=popcount), sparse=sparse)
-    return _mma_fragments(operation)
+    return mma_fragments(operation)
 
 
-def _mma_fragments(operation: Operation) -> Form:
+def mma_fragments(operation: Operation) -> Form:
+    """An operation over fragments that lie as those of ``mma``."""
     packed = 32 // packed_bits(operation.a)
     result = fragments.mma_c(operation.m)
     return Form(
@@ -292,4 +293,4 @@ def wgmma(shape: str, a: str, b: str, d: str, *, saturate: bool = False, popcoun
         fraction=FRACTION_FP8_WGMMA if eight_bits else FRACTION,
         short=eight_bits and d == "f32",
     )
-    return _mma_fragments(operation)
+    return mma_fragments(operation)

@@ -88,7 +88,7 @@ def to_f16(negative: Bits, size: Bits, unit: Bits) -> Bits:
     found = kept + np.where(exponent >= -14, (exponent + 14) << 10, 0)  # kept carries the hidden bit
     found = np.where(exponent > 15, 0x7C00, found) | np.where(negative, 0x8000, 0)
     nothing = (size == 0) | ((kept == 0) & (exponent <= 15))
-    return np.where(nothing, 0, found).astype(np.uint16)
+    return np.asarray(np.where(nothing, 0, found).astype(np.uint16))
 
 
 def step(op: Operation, d: str, a: Bits, b: Bits, c: Bits, *, types: tuple[str, str, str]) -> Bits:
@@ -235,7 +235,7 @@ def _whole_numbers(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
         total = total + (_integers(op.a, a)[..., :, None, :] * _integers(op.b, b)[..., None, :, :]).sum(-1)
     if op.rule == "saturated":
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-    return (total & 0xFFFFFFFF).astype(np.uint32)
+    return np.asarray((total & 0xFFFFFFFF).astype(np.uint32))
 
 
 def _steps(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
