@@ -463,6 +463,45 @@ def test_an_output_that_differed_before_is_no_input(case: Case) -> None:
     assert f"call {calls[1]}" in result.results[2].reason
 
 
+def _race(case: Case, second: dict[int, bytes], replayed: dict[int, bytes]) -> object:
+    """A launch whose first element comes out otherwise in the replay; then one that writes ``second``."""
+    record = case.record
+    record.start()
+    copy = record.function(record.module(COPY), "copy", LAYOUT)
+    x, y = record.allocate(SIZE), record.allocate(SIZE)
+    record.copy_in(x, bytes(SIZE))
+    record.copy_in(y, ramp(COUNT, 1.0))
+    record.launch(copy, parameters(x, y, 1), {x: floats(1.0)})
+    record.launch(copy, parameters(x, y, 2), {x + offset: data for offset, data in second.items()})
+
+    def kernel(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        destination, _, launch = struct.unpack("<QQI", packed)
+        for offset, data in {0: floats(5.0)}.items() if launch == 1 else replayed.items():
+            device.write(destination + offset, data)
+
+    return case.replay({"copy": kernel})
+
+
+def test_a_neighbour_of_what_differed_before_is_judged_alone(case: Case) -> None:
+    """The element beside it lies in the same eight bytes; it is written, and rightly."""
+    result = _race(case, {4: floats(7.0)}, {4: floats(7.0)})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.IDENTICAL]
+
+
+def test_what_differed_before_and_was_written_on_one_side_is_inherited(case: Case) -> None:
+    """The record may have rewritten what was there: nobody can say that only the replay wrote."""
+    result = _race(case, {4: floats(7.0)}, {0: floats(6.0), 4: floats(7.0)})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.INHERITED]
+    first = result.results[0].call  # type: ignore[attr-defined]
+    assert result.results[1].reason == f"bytes that already differed after call {first}"  # type: ignore[attr-defined]
+
+
+def test_a_new_difference_beside_one_of_before_is_not_inherited(case: Case) -> None:
+    result = _race(case, {4: floats(7.0)}, {0: floats(6.0), 4: floats(8.0)})
+    assert verdicts(result) == [Verdict.DIFFERS, Verdict.DIFFERS]
+    assert result.results[1].reason == ""  # type: ignore[attr-defined]
+
+
 def test_a_launch_is_not_judged_by_what_an_earlier_one_left(case: Case) -> None:
     """Both write into one page; the first is wrong, the second right."""
     record = case.record

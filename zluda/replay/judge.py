@@ -22,6 +22,9 @@ BYTES = "bytes"
 UNCHANGED = "neither NVIDIA nor this device changed a byte that it reaches"
 """Of a launch that left memory as it was."""
 
+WORD_BYTES = 8
+"""What holds whole elements of every type."""
+
 TypeOf = Callable[[LiveAllocation], str]
 """Element type of an allocation; only asked where bytes differ."""
 
@@ -38,6 +41,8 @@ class Compared:
     known: int = 0
     only_replayed: bool = True  # every differing byte is one that the record left alone
     only_recorded: bool = True  # every differing byte is one that the replay left alone
+    only_before: bool = True  # every differing byte differed before, and one side has left it so
+    before_since: int | None = None  # the call since which
 
     @property
     def differs(self) -> bool:
@@ -58,6 +63,8 @@ def judge_launch(
     if compared.differs:
         if differing_before is not None:
             return Verdict.INHERITED, f"its inputs already differed after call {differing_before}"
+        if compared.only_before:
+            return Verdict.INHERITED, f"bytes that already differed after call {compared.before_since}"
         return Verdict.DIFFERS, _kind_of_difference(compared)
     if compared.known:
         return Verdict.IDENTICAL, ""
@@ -93,11 +100,11 @@ def compare_memory(
     for key in dict.fromkeys([*recorded, *replayed]):
         union = IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
         one = memory.live[key]
-        pieces = _Pieces(memory, one, call, compared)
+        pieces = _Pieces(memory, one, call, compared, type_of)
         for start, stop in _page_pieces(union):
             pieces.add(start, stop)
         if union:
-            compared.buffers.append(pieces.comparison(union, type_of, name_of(one)))
+            compared.buffers.append(pieces.comparison(union, name_of(one)))
     return compared
 
 
@@ -113,8 +120,11 @@ def _page_pieces(union: IntervalSet) -> Iterator[tuple[int, int]]:
 class _Pieces:
     """One allocation, compared piece by piece. Only pieces that differ are kept and need a type."""
 
-    def __init__(self, memory: ReplayMemory, one: LiveAllocation, call: int, compared: Compared) -> None:
+    def __init__(
+        self, memory: ReplayMemory, one: LiveAllocation, call: int, compared: Compared, type_of: TypeOf
+    ) -> None:
         self._memory, self._one, self._call, self._compared = memory, one, call, compared
+        self._type_of = type_of
         self._known = 0
         self._different: list[tuple[int, bytes, bytes, bytes | None]] = []
 
@@ -128,10 +138,12 @@ class _Pieces:
         if left != right:
             before = memory.recorded(one, self._call - 1, start, size)
             old = self._replayed_before(start, size)
-            leftover, known = _without_leftovers(before, old, left, right, known)
+            leftover, known = self._without_leftovers(before, old, left, right, known)
             self._compared.changed -= leftover
-            differs = _note_writers(self._compared, before, left, right, known)
-            if not leftover and not one.differing:
+            differs = _note_writers(self._compared, before, old, left, right, known)
+            if differs and self._compared.only_before:
+                self._compared.before_since = one.differing_since
+            elif not leftover and not one.differing:
                 one.differing_since = None  # what differs from here on, this call made
             if leftover or differs:
                 memory.mark_differing(one, start, stop, self._call)
@@ -149,11 +161,21 @@ class _Pieces:
         offset = start - page * PAGE_BYTES
         return None if contents is None else contents[offset : offset + size]
 
-    def comparison(self, union: IntervalSet, type_of: TypeOf, name: str) -> BufferComparison:
+    def _without_leftovers(
+        self, before: bytes, old: bytes | None, recorded: bytes, replayed: bytes, known: bytes | None
+    ) -> tuple[int, bytes | None]:
+        """As :func:`_without_leftovers`, by elements of the allocation."""
+        if old is None:
+            return 0, known
+        type_name = self._type_of(self._one)
+        size = WORD_BYTES if type_name == BYTES else element_type(type_name).size
+        return _without_leftovers(before, old, recorded, replayed, known, size)
+
+    def comparison(self, union: IntervalSet, name: str) -> BufferComparison:
         """All pieces as one comparison of the range that they span."""
         one = self._one
         self._compared.known += self._known
-        type_name = type_of(one) if self._different else BYTES
+        type_name = self._type_of(one) if self._different else BYTES
         spans = list(union)
         offset, end = spans[0][0], spans[-1][1]
         parts = [
@@ -179,41 +201,48 @@ class _Pieces:
 
 
 def _without_leftovers(
-    before: bytes, old: bytes | None, recorded: bytes, replayed: bytes, known: bytes | None
+    before: bytes, old: bytes, recorded: bytes, replayed: bytes, known: bytes | None, size: int
 ) -> tuple[int, bytes | None]:
-    """How many bytes lie in words that differ only since an earlier call, and the mask without them.
-
-    Neither side changed those in this call, so it is not judged by them. Words of 8 bytes hold whole
-    elements of every type.
+    """How many bytes lie in elements of ``size`` bytes that differ only since an earlier call, and the mask
+    without them. Neither side changed those in this call, so it is not judged by them.
     """
-    if old is None:
-        return 0, known
     import numpy as np
 
     a, b, c, d = (np.frombuffer(side, np.uint8) for side in (before, old, recorded, replayed))
     counted = np.ones(len(a), bool) if known is None else np.frombuffer(known, np.uint8) != 0
     same = (a == c) & (b == d)
-    padding = -len(a) % 8
-    words = [np.pad(side, (0, padding)).reshape(-1, 8) for side in (counted & (a != b), counted & ~same)]
-    leftover = np.repeat(words[0].any(axis=1) & ~words[1].any(axis=1), 8)[: len(a)] & counted
+    padding = -len(a) % size
+    words = [np.pad(side, (0, padding)).reshape(-1, size) for side in (counted & (a != b), counted & ~same)]
+    leftover = np.repeat(words[0].any(axis=1) & ~words[1].any(axis=1), size)[: len(a)] & counted
     return int(leftover.sum()), (counted & ~leftover).astype(np.uint8).tobytes()
 
 
 def _note_writers(
-    compared: Compared, before: bytes, recorded: bytes, replayed: bytes, known: bytes | None
+    compared: Compared,
+    before: bytes,
+    old: bytes | None,
+    recorded: bytes,
+    replayed: bytes,
+    known: bytes | None,
 ) -> bool:
-    """Whether known bytes differ, and whose writes they can be where only one side wrote them."""
+    """Whether known bytes differ, and whose writes they can be where only one side wrote them.
+
+    ``before`` and ``old`` are what record and replay held before the call; no ``old`` where they agreed.
+    """
     import numpy as np
 
-    sides = [np.frombuffer(side, np.uint8) for side in (before, recorded, replayed)]
-    differing = sides[1] != sides[2]
+    sides = (before, before if old is None else old, recorded, replayed)
+    a, b, c, d = (np.frombuffer(side, np.uint8) for side in sides)
+    differing = c != d
     if known is not None:
         differing &= np.frombuffer(known, np.uint8) != 0
     if not differing.any():
         return False
-    old, left, right = (side[differing] for side in sides)
-    compared.only_replayed &= bool((old == left).all())
-    compared.only_recorded &= bool((old == right).all())
+    a, b, c, d = (side[differing] for side in (a, b, c, d))
+    agreed, record_kept, replay_kept = a == b, a == c, b == d
+    compared.only_replayed &= bool((agreed & record_kept).all())
+    compared.only_recorded &= bool((agreed & replay_kept).all())
+    compared.only_before &= bool((~agreed & (record_kept | replay_kept)).all())
     return True
 
 
