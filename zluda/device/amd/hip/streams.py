@@ -8,8 +8,8 @@ from zluda.device.amd.hip.runtime import Runtime
 from zluda.device.results import KERNEL_FAILURES, CudaError
 from zluda.errors import LaunchError
 
-# CUDA's predefined streams → HIP's: both default streams are the null stream; hipStreamPerThread is 2 too.
-_PREDEFINED = {0: 0, 1: 0, 2: 2}
+# CUDA's default stream and CU_STREAM_LEGACY are HIP's null stream.
+_NULL_STREAMS, _PER_THREAD = (0, 1), 2
 _INTERPROCESS = 0x4  # CU_EVENT_INTERPROCESS: this process is the only one
 _NO_FLAGS = 0  # of a wait or a record: CUDA's only one speaks of capture
 
@@ -24,10 +24,22 @@ class HipStreams:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.running = ""
+        self._per_thread = 0
 
     def handle(self, stream: int) -> int:
         """HIP's handle of a stream that CUDA predefines, or of one made here."""
-        return _PREDEFINED.get(stream, stream)
+        if stream in _NULL_STREAMS:
+            return 0
+        return self._thread_stream() if stream == _PER_THREAD else stream
+
+    def _thread_stream(self) -> int:
+        """An ordinary stream for CU_STREAM_PER_THREAD: one thread calls.
+
+        ``hipModuleLaunchKernel`` of HIP 5.2 takes hipStreamPerThread for a pointer.
+        """
+        if not self._per_thread:
+            self._per_thread = self.create(0, 0)
+        return self._per_thread
 
     def create(self, flags: int, priority: int) -> int:
         return int(self._call("hipStreamCreateWithPriority", flags, priority))
