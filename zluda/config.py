@@ -42,8 +42,8 @@ class Config:
         default="normal",
         metadata={
             "env": "ZLUDA_CACHE_POLICY",
-            "help": "off: compile anew each time; normal: keep 512 MiB of machine code; aggressive: keep 4 GiB, "
-            "and compile a replayed trace's kernels ahead of their launch, in a process of its own",
+            "help": "off: compile anew each time; normal: keep 512 MiB of machine code; aggressive: keep "
+            "4 GiB, and compile a replayed trace's kernels ahead of their launch in a process of its own",
             "choices": ("off", "normal", "aggressive"),
         },
     )

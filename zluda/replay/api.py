@@ -81,11 +81,13 @@ def _replay(
 ) -> ReplayResult:
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
+    from zluda.replay.ahead import compile_ahead
     from zluda.replay.session import Session
     from zluda.runner.cache import file_scope
 
     plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
     with ExitStack() as stack:
+        stack.enter_context(compile_ahead(trace.path, device, numerics))
         session = stack.enter_context(
             Session(
                 device,

@@ -7,7 +7,7 @@ LLVM finds this out itself in its full pipeline; the short one of ``llvm.py`` is
 
 from __future__ import annotations
 
-_NEVER = ("dispatch-id", "queue-ptr", "lds-kernel-id")
+_NEVER = ("dispatch-id", "queue-ptr", "lds-kernel-id", "cluster-id-x", "cluster-id-y", "cluster-id-z")
 # HIP 5 loads code objects of version 4 and refuses a kernel that lists one that it does not know.
 _HIDDEN = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
 _READ_BY = {
@@ -15,11 +15,13 @@ _READ_BY = {
     **{f"workitem-id-{axis}": f"llvm.amdgcn.workitem.id.{axis}" for axis in "xyz"},
     "dispatch-ptr": "llvm.amdgcn.dispatch.ptr",
     "implicitarg-ptr": "llvm.amdgcn.implicitarg.ptr",
+    "flat-scratch-init": "addrspace(5)",
 }
-"""Input → the intrinsic that reads it."""
+"""Input → what reads it: an intrinsic, or a pointer to scratch memory."""
 
 
 def unread_inputs(text: str) -> str:
     """Attributes for every function of a module's IR text: the inputs that none of them reads."""
-    unread = [name for name, intrinsic in _READ_BY.items() if intrinsic not in text]
-    return " ".join(f'"amdgpu-no-{name}"' for name in (*unread, *_NEVER, *_HIDDEN))
+    unread = [name for name, reader in _READ_BY.items() if reader not in text]
+    # Accumulation registers are for matrix instructions, of which there are none.
+    return " ".join(f'"amdgpu-no-{n}"' for n in (*unread, *_NEVER, *_HIDDEN)) + ' "amdgpu-agpr-alloc"="0"'
