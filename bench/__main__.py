@@ -23,6 +23,7 @@ BENCHMARKS = {
     "parse": "Parsing PTX",
     "compile": "Compiling, against ptxas; a kernel's first launch",
     "conformance": "Compiling and running kernels on the CPU device",
+    "numerics": "Native numerics against exact models on the CPU; what envelopes cost",
     "runner": "The runner's channel",
     "amd_code": "AMD code from PTX against clang's from OpenCL C",
     "record_overhead": "Recording: the drain",
