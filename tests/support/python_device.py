@@ -124,6 +124,8 @@ class PythonSession:
     A kernel that raises :class:`zluda.runner.RunnerDied` stands for one that brings the process down.
     """
 
+    time_limit = None
+
     def __init__(self, kernels: Mapping[str, PythonKernel]) -> None:
         self._kernels = kernels
         self.restarts = 0
