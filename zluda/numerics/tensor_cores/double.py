@@ -6,7 +6,6 @@ Of NaN operands the first of B, the running sum and A comes out, made quiet; an 
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,29 @@ _INFINITY, _QUIET, _SIGN = 0x7FF0000000000000, 0x0008000000000000, 1 << 63
 _INVALID = 0xFFF8000000000000
 
 
-def _value(bits: int) -> Fraction:
+def _parts(bits: int) -> tuple[int, int]:
+    """A finite f64 as (n, e): ``n * 2^e``."""
     field, fraction = bits >> 52 & 0x7FF, bits & ((1 << 52) - 1)
-    size = Fraction(fraction | (1 << 52) if field else fraction) * Fraction(2) ** (max(field, 1) - 1075)
-    return -size if bits >> 63 else size
+    size = fraction | (1 << 52) if field else fraction
+    return (-size if bits >> 63 else size), max(field, 1) - 1075
 
 
-def _round(value: Fraction, mode: str) -> int:
-    """A value other than 0 as f64 bits, rounded in the mode."""
-    negative, size = value < 0, abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if size < Fraction(2) ** exponent:
-        exponent -= 1
-    unit = max(exponent, -1022) - 52
-    scaled = size / Fraction(2) ** unit
-    kept = scaled.numerator // scaled.denominator
-    rest = scaled - kept
-    up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and kept & 1 == 1),
-        "rz": False,
-        "rm": negative and rest > 0,
-        "rp": not negative and rest > 0,
-    }[mode]
-    kept += up
+def _round(number: int, exponent: int, mode: str) -> int:
+    """``number * 2^exponent``, other than 0, as f64 bits, rounded in the mode."""
+    negative, size = number < 0, abs(number)
+    # The unit of the result's last bit: of 53 bits, or of a subnormal.
+    unit = max(exponent + size.bit_length() - 53, -1074)
+    dropped = unit - exponent
+    if dropped <= 0:
+        kept = size << -dropped
+    else:
+        kept, rest, half = size >> dropped, size & ((1 << dropped) - 1), 1 << (dropped - 1)
+        kept += {
+            "rn": rest > half or (rest == half and kept & 1 == 1),
+            "rz": False,
+            "rm": negative and rest > 0,
+            "rp": not negative and rest > 0,
+        }[mode]
     sign = _SIGN if negative else 0
     # The hidden bit runs into the exponent field, and so does a carry.
     bits = ((unit + 1074) << 52) + kept
@@ -63,9 +62,11 @@ def fma(a: int, b: int, c: int, mode: str = "rn") -> int:
         return sign | _INFINITY
     if infinite[2]:
         return c
-    value = _value(a) * _value(b) + _value(c)
-    if value:
-        return _round(value, mode)
+    (x, ex), (y, ey), (z, ez) = map(_parts, (a, b, c))
+    exponent = min(ex + ey, ez)
+    number = (x * y << ex + ey - exponent) + (z << ez - exponent)
+    if number:
+        return _round(number, exponent, mode)
     if (nothing[0] or nothing[1]) and nothing[2] and sign == c & _SIGN:
         return sign
     return _SIGN if mode == "rm" else 0
