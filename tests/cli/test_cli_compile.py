@@ -108,6 +108,14 @@ def test_several_code_objects_go_into_a_directory(zluda: Machine) -> None:
     assert (zluda.place / "two.hsaco").read_bytes() == files["two.hsaco"]
 
 
+def test_kernels_whose_names_are_longer_than_file_names(zluda: Machine) -> None:
+    names = ["_Z" + "a" * 300 + end for end in "xy"]
+    path = zluda.write("a.ptx", HEAD + "".join(GOOD.format(name=name, value=1) for name in names))
+    zluda("compile", path, "--target", "gfx1030", "--emit", "obj", "-o", "out")
+    files = [f.name for f in (zluda.place / "out").iterdir()]
+    assert len(files) == 2 and all(f.startswith("_Zaaa") and f.endswith(".o") for f in files)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

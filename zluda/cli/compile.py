@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ import click
 
 from zluda.cli.say import say
 from zluda.errors import Error
+
+_LONGEST_NAME = 240  # file systems allow 255 bytes, the suffix among them
 
 if TYPE_CHECKING:
     from zluda.compiler.emit import Emitted
@@ -136,6 +139,13 @@ def block_shape(text: str) -> tuple[int, int, int]:
     return x, y, z
 
 
+def _file_name(kernel: str) -> str:
+    """A kernel's name; a mangled one that is longer than file names may be ends in a digest."""
+    if len(kernel) <= _LONGEST_NAME:
+        return kernel
+    return f"{kernel[: _LONGEST_NAME - 17]}-{hashlib.blake2b(kernel.encode(), digest_size=8).hexdigest()}"
+
+
 def _write(found: Sequence[Emitted], kind: str, output: str | None, *, several: bool) -> None:
     from zluda.compiler.emit import BINARY
 
@@ -143,7 +153,8 @@ def _write(found: Sequence[Emitted], kind: str, output: str | None, *, several: 
         directory = Path(output)
         directory.mkdir(parents=True, exist_ok=True)
         for emitted in found:
-            (directory / f"{emitted.kernel}.{'o' if kind == 'obj' else kind}").write_bytes(emitted.data)
+            suffix = "o" if kind == "obj" else kind
+            (directory / f"{_file_name(emitted.kernel)}.{suffix}").write_bytes(emitted.data)
         return
     data = b"\n".join(emitted.data for emitted in found)
     if output is not None:

@@ -23,6 +23,7 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None] |
         TextColumn(unit),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Drawn when it is told something, not by a thread: what forks (compiler/apart.py) must have no threads.
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total, refresh=True)
