@@ -27,7 +27,7 @@ cvt.rnd{.relu}{.satfinite}.dtype.atype d, a, b, e   ; rnd = rs ; dtype = f16x2 b
 cvt.rnd{.satfinite}.dtype.atype d, a                ; rnd = rna ; dtype = tf32 ; atype = f32
 cvt.rnd{.satfinite}{.relu}.dtype.atype d, a         ; rnd = rn rz ; dtype = tf32 ; atype = f32
 cvt.rnd.satfinite{.relu}.dtype.atype d, a, b        ; rnd = rn ; dtype = <fp8x2> <fp6x2> e2m1x2 ; atype = f32
-cvt.rnd.satfinite{.relu}.dtype.atype d, a           ; rnd = rn ; dtype = <fp8x2> <fp6x2> e2m1x2 ; atype = f16x2 bf16x2
+cvt.rnd.satfinite{.relu}.dtype.atype d, a           ; rnd = rn ; dtype = <fp8x2> <fp6x2> e2m1x2 ; atype = f16x2
 cvt.rnd{.relu}.dtype.atype d, a                     ; rnd = rn ; dtype = f16x2 ; atype = <fp8x2> <fp6x2> e2m1x2
 cvt.rnd{.relu}.satfinite.dtype.atype d, A, e        ; rnd = rs ; dtype = <fp8x4> e2m1x4 ; atype = f32
 cvt.rnd{.satfinite}.dtype.atype d, a, b             ; rnd = rz rp ; dtype = ue8m0x2 ; atype = f32
