@@ -85,6 +85,21 @@ def test_what_is_larger_than_all_is_not_kept(store: Store) -> None:
     assert list(store.entries()) == []
 
 
+def test_what_cannot_be_written_is_not_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.os, "rename", full)
+        store.put(key(1), b"code", label="gfx1030 saxpy")
+    assert "cannot keep gfx1030 saxpy: No space left on device" in caplog.text
+    assert [f.name for f in store.path.iterdir()] == []  # nothing half-made stays
+    store.put(key(1), b"code")
+    assert store.get(key(1)) == b"code"
+
+
 def test_what_killed_writers_left_goes_in_time(store: Store) -> None:
     for name, age in (("unfinished-1-aa", 7200), ("unfinished-2-bb", 5)):
         (store.path / name).write_bytes(b"x")

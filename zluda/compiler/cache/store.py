@@ -18,7 +18,6 @@ import hashlib
 import logging
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -111,12 +110,11 @@ class Store:
             return
         try:
             self._write(key + suffix, data)
+            self._written += len(data)
+            if self._written > self.limit // 16:
+                self.evict()
         except OSError as error:
             log.warning("%s: cannot keep %s: %s", self.path, label or key, error.strerror)
-            return
-        self._written += len(data)
-        if self._written > self.limit // 16:
-            self.evict()
 
     def raw(self, entry: Entry) -> bytes | None:
         """An entry's file, checked; None where it has gone or is damaged. Does not count as a use."""
@@ -187,7 +185,7 @@ class Store:
         return data
 
     def _write(self, name: str, data: bytes) -> None:
-        unfinished = f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(8)}"
+        unfinished = f"{_UNFINISHED}{os.getpid()}-{os.urandom(8).hex()}"
         fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600, dir_fd=self._fd)
         try:
             with open(fd, "wb") as file:
