@@ -132,7 +132,7 @@ def test_the_package_is_the_function(case: Case, monkeypatch: pytest.MonkeyPatch
     ("options", "error", "text"),
     [
         ({"mode": "isolated"}, UnsupportedError, "isolated"),
-        ({"numerics": "native"}, UnsupportedError, "native"),
+        ({"numerics": "envelope"}, UnsupportedError, "envelope"),
         ({"device": "hip:0"}, DeviceError, "hip:0"),
         ({"device": "toaster"}, DeviceError, "toaster"),
         ({"select": "kernel:("}, zluda.Error, "regular expression"),
