@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensor_kernels import form_of, launch, mma_ptx
+from tensor_kernels import form_of, kernel, launch, mma_ptx, vector
 from tensor_vectors import Bits, Vector, vectors
 
 import zluda
-from zluda.numerics.tensor_cores import warp
+from zluda.errors import UnsupportedError
+from zluda.numerics.tensor_cores import fragments, operations, warp
 from zluda.numerics.tensor_cores.fragments import metadata_place
 from zluda.numerics.tensor_cores.operations import Form, packed_bits
 
@@ -87,3 +88,71 @@ def test_every_form_gives_the_bits_of_an_h200(cpu: Any, name: str) -> None:
 def test_amd_devices_give_the_same_bits(target: str) -> None:
     with zluda.open_device(target) as device:
         assert {name: differences(device, vectors()[name]) for name in ON_AMD} == dict.fromkeys(ON_AMD, 0)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands"),
+    [
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e4m3.f32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f32", (2, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (4, 2, 2, 4)),
+        ("mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16", (2, 4, 4, 2)),
+        ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32", (4, 4, 4, 4)),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite", (8, 8, 8, 8)),
+    ],
+)
+def test_other_forms_are_refused_by_name(cpu: Any, opcode: str, operands: tuple[int, ...]) -> None:
+    sparse = ", %m0, 0" if ".sp." in opcode else ""
+    text = ", ".join(vector(letter, n) for letter, n in zip("dabc", operands, strict=True))
+    ptx = kernel([f"{opcode} {text}{sparse};"], [(x, 8, 32) for x in "dabc"] + [("m", 1, 32)])
+    module = cpu.load_module(ptx)
+    with pytest.raises(UnsupportedError, match=opcode.partition(".")[0]) as error:
+        module.kernel("k").launch(grid=1, block=32, args=[0, 0, 0, 0, 0])
+    assert opcode in str(error.value) or "registers" in str(error.value)
+    assert "kernel k" in str(error.value)
+
+
+def test_a_wrong_place_in_a_fragment_is_noticed(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = fragments.mma_b(16, 2)
+    turned = tuple((*lane[1::-1], *lane[2:]) for lane in right)
+    operations.mma.cache_clear()
+    monkeypatch.setattr(fragments, "mma_b", lambda k, packed: turned)
+    try:
+        v = vectors()["mma_f16_k16_f32"]
+        inputs = {x: placed(getattr(v, x), form_of(v.ptx), x) for x in "abc"}
+        expected = placed(v.d, form_of(v.ptx), "d")
+        inputs["b"] = warp.pack(v.b, right, "f16")
+        found = launch(cpu, mma_ptx(v.ptx, form_of(v.ptx)), inputs, expected)
+    finally:
+        operations.mma.cache_clear()
+    assert (found != expected).mean() > 0.3
+
+
+CALLED = """
+.func (.reg .b32 %r0) product(.reg .b32 %x0, .reg .b32 %x1)
+{
+    .reg .b32 %z;
+    mov.b32 %z, 0;
+    mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r0, %z}, {%x0}, {%x1}, {%z, %z};
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_a_function_and_a_branch_of_whole_warps(cpu: Any, threads: int) -> None:
+    """The instruction in a called function, and under a predicate that each warp decides as one."""
+    body = [
+        "ld.param.u64 %p, [pa]; mad.wide.u32 %p, %t, 4, %p; ld.global.b32 %a0, [%p];",
+        "shr.u32 %x, %t, 5; setp.eq.u32 %keep, %x, 0; mov.b32 %d0, 0;",
+        "@%keep call (%d0), product, (%a0, %a0);",
+        "ld.param.u64 %p, [pd]; mad.wide.u32 %p, %t, 4, %p; st.global.b32 [%p], %d0;",
+    ]
+    ptx = kernel(body, [("a", 1, 32), ("d", 1, 32)]).replace(".visible", CALLED + ".visible", 1)
+    a = np.random.default_rng(5).integers(0, 1 << 32, (threads, 1), np.uint32)
+    found = launch(cpu, ptx, {"a": a}, np.zeros((1, threads), np.uint32), block=threads)[0]
+    form = form_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32")
+    product = warp.mma(form, a[None, :32], a[None, :32], np.zeros((1, 32, 2), np.uint32))[0, :, 0]
+    assert (found[:32] == product).all() and not found[32:].any()
