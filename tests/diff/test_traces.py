@@ -40,6 +40,9 @@ def record(
     size: int = 64,
     captured: bool = True,
     known: int | None = None,
+    parameters: bytes = b"",
+    block: int = 0,
+    layout: tuple[tuple[int, int], ...] | None = ((0, 8),),
 ) -> Path:
     """Each list of floats is the buffer after one launch; a copy of it to the host follows the last."""
     kernels = kernels or ["scale"] * len(contents)
@@ -51,9 +54,11 @@ def record(
         buffer = writer.add_allocation(0, base, size)
         for call, (kernel, values) in enumerate(zip(kernels, contents, strict=True), 1):
             writer.add_calls([(call, 1, None, launch, 0, 1, 0, b"")])
-            function = writer.add_function(call, call, kernel, module=module, layout=[(0, 8)])
-            shape = writer.shape(function, (1, 1, 1), (len(values), 1, 1))
-            writer.add_launch(call, shape, struct.pack("<Q", base), gpu_time_ns=2000, captured=captured)
+            function = writer.add_function(call, call, kernel, module=module, layout=layout)
+            shape = writer.shape(function, (1, 1, 1), (block or len(values), 1, 1))
+            writer.add_launch(
+                call, shape, struct.pack("<Q", base) + parameters, gpu_time_ns=2000, captured=captured
+            )
             if captured:
                 writer.add_page(call, buffer, 0, floats(values)[:known])
         last = len(contents) + 1
@@ -73,6 +78,45 @@ def compared(left: Path, right: Path) -> ReplayResult:
 
 def verdicts(result: ReplayResult) -> list[str]:
     return [str(found.verdict.value) for found in result.results]
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"block": 3}, "its block is 2×1×1 here and 3×1×1 there"),
+        ({"parameters": b"\5\0\0\0"}, "it has 12 bytes of parameters here and 8 there"),
+        ({"parameters": struct.pack("<I", 6)}, "parameter 1 is 0x5 here and 0x6 there"),
+        ({"parameters": struct.pack("<I", 5), "base": BASE + 512}, ""),
+    ],
+)
+def test_a_launch_that_was_asked_otherwise_differs(
+    tmp_path: Path, other: dict[str, object], reason: str
+) -> None:
+    """Also where memory came out the same; a pointer to the same place of another address is the same."""
+    layout = ((0, 8), (8, 4))
+    left = {"parameters": struct.pack("<I", 5), "layout": layout} if "parameters" in other else {}
+    right = {"layout": layout, **other} if left else other
+    if "bytes" in reason:
+        right.pop("parameters")
+    result = compared(record(tmp_path / "a", [[1, 2]], **left), record(tmp_path / "b", [[1, 2]], **right))  # type: ignore[arg-type]
+    assert verdicts(result) == ["differs" if reason else "identical", "identical"]
+    assert result.results[0].reason == reason
+
+
+def test_bytes_between_parameters_are_anything(tmp_path: Path) -> None:
+    layout = ((0, 8), (8, 1), (12, 4))
+    a, b = (
+        record(tmp_path / name, [[1, 2]], layout=layout, parameters=struct.pack("<BBBBI", 1, *gap, 9))
+        for name, gap in (("a", (0, 0, 0)), ("b", (7, 7, 7)))
+    )
+    assert verdicts(compared(a, b)) == ["identical"] * 2
+
+
+def test_a_launch_that_changed_nothing_in_either_is_not_compared(tmp_path: Path) -> None:
+    a, b = (record(tmp_path / name, [[1, 2]], known=0) for name in "ab")
+    result = compared(a, b)
+    assert verdicts(result) == ["not-compared", "identical"]
+    assert result.results[0].reason == "neither launch changed a byte"
 
 
 def test_a_trace_is_identical_to_its_copy(tmp_path: Path) -> None:

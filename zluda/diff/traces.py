@@ -1,9 +1,10 @@
 """Two traces (records, or replays kept with ``-o``) call by call: does the second hold what the first holds?
 
-Launches and copies to the host are paired in order, and must be of the same kernel. After each launch the
-memory that either trace says it changed is compared; a copy's delivered bytes are. Allocations are paired
-by birth: the n-th of a size, kind and name in one with the n-th in the other, so that two recordings at
-different addresses can be compared (pointers stored in memory then differ, and are said to).
+Launches and copies to the host are paired in order, and must be of the same kernel. A launch of another shape
+or with other parameters differs. After each launch the memory that either trace says it changed is compared;
+a copy's delivered bytes are. Allocations are paired by birth: the n-th of a size, kind and name in one with
+the n-th in the other, so that two recordings at different addresses can be compared (pointers stored in
+memory then differ, and are said to).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Callable
 from itertools import zip_longest
 
 from zluda.diff.element_type import BYTES, LaunchTypes
+from zluda.diff.launch_shape import asked_otherwise
 from zluda.diff.pairing import Event, Span, both_known, call_of, events, name_of, pair_allocations, union
 from zluda.diff.results import BufferComparison, LaunchResult, ReplayResult, Verdict
 from zluda.diff.values import ELEMENT_TYPES, combine, compare
-from zluda.tracefile import NOT_REPLAYED, Call, Direction, Launch, Payload, Trace
+from zluda.tracefile import NOT_REPLAYED, Allocation, Call, Direction, Launch, Payload, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
 
 
@@ -143,6 +145,11 @@ class _Comparison:
     def _verdict(
         self, first: Launch, second: Launch, buffers: tuple[BufferComparison, ...]
     ) -> tuple[Verdict, str]:
+        otherwise = self._asked_otherwise(first, second)
+        if otherwise:
+            return Verdict.DIFFERS, otherwise
+        if not buffers:
+            return Verdict.NOT_COMPARED, "neither launch changed a byte"
         if _share(buffers) == 0:
             return Verdict.NOT_COMPARED, "nothing that was written is known in both"
         if all(buffer.identical for buffer in buffers):
@@ -151,6 +158,12 @@ class _Comparison:
         if source is not None:
             return Verdict.INHERITED, f"its input {source} already differed"
         return Verdict.DIFFERS, ""
+
+    def _asked_otherwise(self, first: Launch, second: Launch) -> str:
+        def lives() -> tuple[list[Allocation], list[Allocation]]:
+            return self.left.live_allocations(first.call), self.right.live_allocations(second.call)
+
+        return asked_otherwise(first, second, lives, self.partner)
 
     def _changes(self, first: Launch, second: Launch) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
         """What each trace says its launch changed, by the left trace's allocation."""
