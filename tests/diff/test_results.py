@@ -156,3 +156,12 @@ def test_the_frame_of_launches() -> None:
     assert frame.loc[1, "grid"] == (2, 1, 1)
     assert (frame.loc[5, "differing"], frame.loc[5, "max_ulp"]) == (1, 8388608.0)
     assert len(replay().launches) == 0
+
+
+def test_reasons_count_envelopes_by_their_instructions() -> None:
+    """What is one launch's own stands after a colon; thousands of launches are one line."""
+    told = [f"inside the envelope of ex2.approx.f32: {n} elements differ" for n in (3, 4)]
+    results = [LaunchResult(i, "launch", "k", Verdict.WITHIN, reason) for i, reason in enumerate(told)]
+    results.append(LaunchResult(2, "launch", "k", Verdict.GAP, "cuFoo: not on record"))
+    found = ReplayResult("t", "gfx1030", True, "native", results, 1.0).reasons
+    assert found == {"inside the envelope of ex2.approx.f32": 2, "cuFoo: not on record": 1}

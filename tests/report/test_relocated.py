@@ -22,7 +22,7 @@ def result(*relocated: dict[str, str | int], product: str = "") -> ReplayResult:
 
 
 def test_the_product_says_which_gpu_it_was() -> None:
-    assert words.where(result(product="AMD Radeon RX 6800, gfx1030")) == "hip:0 (AMD Radeon RX 6800, gfx1030)"
+    assert words.where(result(product="AMD Radeon RX 6800, gfx1030")) == "hip:0 (AMD Radeon RX 6800, gfx1030, native numerics)"
     assert words.where(result()) == "hip:0"
 
 

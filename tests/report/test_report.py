@@ -338,7 +338,7 @@ def test_a_trace_that_one_device_could_not_replay_has_a_cell_that_says_so() -> N
 
 def test_one_device_with_two_numerics_is_two_columns() -> None:
     grid = Grid.of([replay(launch(1)), replay(launch(1, Verdict.WITHIN), numerics="native")])
-    assert grid.columns == ("cpu, nvidia", "cpu, native")
+    assert grid.columns == ("cpu", "cpu (native numerics)")
 
 
 def test_a_trace_replayed_twice_on_a_device_shows_the_worse() -> None:

@@ -122,6 +122,11 @@ def _may_allow(verdict: Verdict) -> bool:
     return verdict.counts_as is CountsAs.CANNOT_TELL
 
 
+def general(reason: str) -> str:
+    """A reason without what is one launch's own: an envelope's elements and figures stand after its names."""
+    return reason.partition(": ")[0] if "side the envelope of " in reason else reason
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
     """One element that differs. ``index`` counts elements from the start of its allocation; ``address`` is
@@ -276,7 +281,7 @@ class ReplayResult:
         """How often each reason was given, the most frequent first; and calls that had an effect and were not
         replayed (``meta["not_replayed"]``: function → calls), whether or not a launch depended on them.
         """
-        given = Counter(result.reason for result in self.results if result.reason)
+        given = Counter(general(result.reason) for result in self.results if result.reason)
         for function, calls in self.meta.get("not_replayed", {}).items():
             given[f"calls of {function}, which is not replayed"] += calls
         return dict(given.most_common())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from zluda.diff.results import CountsAs, ReplayResult, worst
@@ -44,14 +44,13 @@ class Grid:
     def of(cls, results: Sequence[ReplayResult], unread: Sequence[Unread] = ()) -> Grid:
         """A trace replayed twice on one device keeps its worse result."""
         cells: dict[tuple[str, str], ReplayResult | Unread] = {}
-        name = _namer(results)
         for result in results:
-            key = (result.trace, name(result))
+            key = (result.trace, words.where(result))
             held = cells.get(key)
             if not isinstance(held, ReplayResult) or _worse(result, held):
                 cells[key] = result
         # an unread trace stands under the device's first column
-        of_device = {result.device: name(result) for result in reversed(results)}
+        of_device = {result.device: words.where(result) for result in reversed(results)}
         for failure in unread:
             cells.setdefault((failure.trace, of_device.get(failure.device, failure.device)), failure)
         traces, columns = (tuple(dict.fromkeys(key[axis] for key in cells)) for axis in (0, 1))
@@ -84,19 +83,6 @@ class Grid:
             for column, result in self.results(trace):
                 if result.verdict.counts_as is CountsAs.FAILS:
                     yield trace, column, result
-
-
-def _namer(results: Sequence[ReplayResult]) -> Callable[[ReplayResult], str]:
-    """How a column is called: the device, and its numerics where one device was tried with several."""
-    kinds: dict[str, set[str]] = {}
-    for result in results:
-        kinds.setdefault(result.device, set()).add(result.numerics)
-
-    def name(result: ReplayResult) -> str:
-        where = words.where(result)
-        return where if len(kinds[result.device]) == 1 else f"{where}, {result.numerics}"
-
-    return name
 
 
 def _worse(one: ReplayResult, other: ReplayResult) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
+from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict, general
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ def failures(result: ReplayResult, limit: int) -> list[LaunchResult]:
 
 def other_reasons(result: ReplayResult, limit: int) -> list[tuple[str, int]]:
     """Why launches and copies that do not fail could not be judged or compared: (reason, how often)."""
-    rest = [found.reason for found in result.results if found.verdict.counts_as is not CountsAs.FAILS]
-    return Counter(reason for reason in rest if reason).most_common(limit)
+    rest = (found for found in result.results if found.verdict.counts_as is not CountsAs.FAILS)
+    return Counter(general(found.reason) for found in rest if found.reason).most_common(limit)
 
 
 def shown_launches(result: ReplayResult, limit: int) -> list[LaunchResult]:

@@ -135,9 +135,11 @@ def plural(count: int, one: str, several: str = "") -> str:
 
 
 def where(result: ReplayResult) -> str:
-    """``cpu``, ``gfx1030 (emulated)``, ``hip:0 (AMD Radeon RX 6800, gfx1030)``"""
-    about = result.product or ("emulated" if result.emulated else "")
-    return f"{result.device} ({about})" if about else result.device
+    """``cpu``, ``gfx1030 (emulated, native numerics)``, ``hip:0 (AMD Radeon RX 6800, gfx1030)``"""
+    about = [result.product or ("emulated" if result.emulated else "")]
+    about += ["native numerics" if result.numerics == "native" else ""]
+    told = ", ".join(part for part in about if part)
+    return f"{result.device} ({told})" if told else result.device
 
 
 def relocated(result: ReplayResult) -> str:
