@@ -24,6 +24,7 @@ BENCHMARKS = {
     "compile": "Compiling, against ptxas; a kernel's first launch",
     "conformance": "Compiling and running kernels on the CPU device",
     "numerics": "Native numerics against exact models on the CPU; what envelopes cost",
+    "tensor_cores": "Tensor-core instructions on the CPU device",
     "runner": "The runner's channel",
     "amd_code": "AMD code from PTX against clang's from OpenCL C",
     "record_overhead": "Recording: the drain",
