@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--write", type=Path, metavar="DIRECTORY")
     options = parser.parse_args()
-    forms = [form for form in all_forms() if re.search(options.forms, form.name)]
+    forms = [form for form in all_forms(awaiting=True) if re.search(options.forms, form.name)]
     if options.list:
         print("\n".join(form.name for form in forms))
     if options.write:

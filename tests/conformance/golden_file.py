@@ -1,5 +1,7 @@
 """The golden file: what an NVIDIA GPU computed for every form.
 
+    python tests/conformance/golden_file.py golden.npz PART.npz …      add the forms of others to it
+
 One compressed ``.npz``: ``names`` and, for each form, a 128-bit BLAKE2b digest of every block of 4096
 results and the bytes of its first ``kept`` results. ``groups`` maps each kernel's operand kinds to the
 digest of its operands, so that a changed generator is told from a wrong result. ``meta`` is JSON: GPU,
@@ -59,23 +61,37 @@ def save(
     """Write ``results`` (form → width, bytes), keeping as many leading results as fit. Returns that
     number."""
     names = list(results)
-    blocks = [digests(data, width) for width, data in results.values()]
+    blocks = [tuple(digests(data, width)) for width, data in results.values()]
     for kept in KEPT:
         heads = [data[: kept * width] for width, data in results.values()]
-        arrays: dict[str, NDArray[Any]] = {
-            "names": np.frombuffer("\n".join(names).encode(), dtype=np.uint8),
-            "block_counts": np.array([len(b) for b in blocks], dtype=np.uint8),
-            "digests": np.frombuffer(b"".join(d for b in blocks for d in b), dtype=np.uint8),
-            "head_bytes": np.array([len(h) for h in heads], dtype=np.uint16),
-            "heads": np.frombuffer(b"".join(heads), dtype=np.uint8),
-            "meta": np.frombuffer(
-                json.dumps({**meta, "kept": kept, "operands": dict(operand_digests)}).encode(), dtype=np.uint8
-            ),
-        }
-        np.savez_compressed(path, **arrays)
+        expected = [Expected(b, h) for b, h in zip(blocks, heads, strict=True)]
+        _write(path, names, expected, {**meta, "kept": kept, "operands": dict(operand_digests)})
         if path.stat().st_size <= MAXIMUM_BYTES:
             break
     return kept
+
+
+def join(target: Path, parts: Iterable[Path]) -> None:
+    """Add the forms of other golden files to ``target``; what both hold is taken from the later one."""
+    forms: dict[str, Expected] = {}
+    meta: dict[str, Any] = {}
+    for path in (target, *parts):
+        found, about = load(path)
+        forms |= found
+        meta = about | {"operands": meta.get("operands", {}) | about["operands"]}
+    _write(target, list(forms), list(forms.values()), meta)
+
+
+def _write(path: Path, names: list[str], expected: list[Expected], meta: Mapping[str, Any]) -> None:
+    arrays: dict[str, NDArray[Any]] = {
+        "names": np.frombuffer("\n".join(names).encode(), dtype=np.uint8),
+        "block_counts": np.array([len(e.digests) for e in expected], dtype=np.uint8),
+        "digests": np.frombuffer(b"".join(d for e in expected for d in e.digests), dtype=np.uint8),
+        "head_bytes": np.array([len(e.head) for e in expected], dtype=np.uint16),
+        "heads": np.frombuffer(b"".join(e.head for e in expected), dtype=np.uint8),
+        "meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
+    }
+    np.savez_compressed(path, **arrays)
 
 
 def load(path: Path = PATH) -> tuple[dict[str, Expected], dict[str, Any]]:
@@ -92,3 +108,9 @@ def load(path: Path = PATH) -> tuple[dict[str, Expected], dict[str, Any]]:
         expected[name] = Expected(own, heads[head : head + size])
         block, head = block + count, head + size
     return expected, meta
+
+
+if __name__ == "__main__":
+    import sys
+
+    join(Path(sys.argv[1]), map(Path, sys.argv[2:]))

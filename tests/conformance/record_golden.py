@@ -1,10 +1,11 @@
 """Run every form on an NVIDIA GPU and write ``golden.npz``. Needs numpy and libcuda.so.1, nothing else.
 
-    python3 tests/conformance/record_golden.py -o golden.npz [--full DIRECTORY] [--forms REGEX]
+    python3 tests/conformance/record_golden.py -o F [--full DIRECTORY] [--family NAME] [--forms REGEX]
 
 The driver compiles the very PTX that the tests run. Each kernel runs twice; a form whose results differ
 between the two runs is reported and left out. ``--full`` also writes the first 2048 results of every form,
-one file a family, for whoever has to find out why a form differs.
+one file a family, for whoever has to find out why a form differs. Families recorded apart are joined by
+``golden_file.py``.
 """
 
 from __future__ import annotations
@@ -174,9 +175,12 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=golden_file.PATH)
     parser.add_argument("--full", type=Path, metavar="DIRECTORY")
     parser.add_argument("--forms", default="", metavar="REGEX")
+    parser.add_argument("--family", action="append", metavar="NAME", help="these only; may be repeated")
     options = parser.parse_args()
     start = time.monotonic()
-    forms = [form for form in all_forms() if re.search(options.forms, form.name)]
+    forms = [form for form in all_forms(awaiting=True) if re.search(options.forms, form.name)]
+    if options.family:
+        forms = [form for form in forms if form.family in options.family]
     results, digests, meta, complaints = record(forms)
     kept = golden_file.save(options.output, results, digests, meta)
     if options.full:
