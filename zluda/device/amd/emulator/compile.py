@@ -9,7 +9,7 @@ import string
 from typing import Any
 
 from zluda.compiler.cache import remember
-from zluda.compiler.cache.key import host_key
+from zluda.compiler.cache.key import host_key, source_digest
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, target_machine
 from zluda.device.amd.emulator import state
 from zluda.errors import Error
@@ -24,21 +24,26 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(target_machine())
 
 
-class HostCode:
-    """Code in memory; valid as long as this object lives. ``address`` is the exported function's."""
+@functools.cache
+def version() -> str:
+    """Digest of the emulator's sources: what host code of one code object may change with."""
+    return source_digest("zluda.device.amd.emulator")
 
-    def __init__(self, text: str, export: str, *, level: int = 2) -> None:
+
+class HostCode:
+    """An object of :func:`emit` in memory, valid as long as this lives; ``address`` is what it exports."""
+
+    def __init__(self, code: bytes, export: str) -> None:
         import llvmlite.binding as llvm
 
-        key = host_key("emulator", [text, str(level)])
-        code = remember(key, lambda: _emit(text, level), label=f"emulator {export}")
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         builder.export_symbol(export)
         self._library = builder.link(_linker(), f"zluda-amd-{next(_serial)}")
         self.address: int = self._library[export]
 
 
-def _emit(text: str, level: int) -> bytes:
+def emit(text: str, *, level: int = 2) -> bytes:
+    """A relocatable object for this host from IR text. An error here is a fault of the emulator."""
     import llvmlite.binding as llvm
 
     machine = target_machine()
@@ -86,4 +91,6 @@ def _size(record: Any) -> int:
 @functools.cache
 def scheduler() -> HostCode:
     """``void amd_run(Job*, Worker*)``: takes blocks of a launch and runs their waves."""
-    return HostCode(scheduler_ir(), "amd_run")
+    text = scheduler_ir()
+    code = remember(host_key("scheduler", [version(), text]), lambda: emit(text), label="emulator scheduler")
+    return HostCode(code, "amd_run")

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from zluda.compiler.amd.code_object import CodeObject, KernelEntry
 from zluda.compiler.amd.disassembler import Disassembler, library_for
 from zluda.compiler.amd.targets import target
+from zluda.compiler.cache import remember
+from zluda.compiler.cache.key import host_key
 from zluda.device.amd.emulator import launch as setup
 from zluda.device.amd.emulator import state
-from zluda.device.amd.emulator.compile import HostCode
+from zluda.device.amd.emulator.compile import HostCode, emit, version
 from zluda.device.amd.emulator.hang import explain
 from zluda.device.amd.emulator.lift import lift
 from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
@@ -48,16 +50,18 @@ class EmulatedKernel:
         """Host code and the number of vector registers. Raises UnsupportedError."""
         if count not in self._host:
             device = self.code.device
-            lifted = lift(
-                self.code.object,
-                self.entry,
-                device.target,
-                self.wave_size,
-                check_memory=device.check == "memory",
-                check_alignment=device.check_alignment,
-                count=count,
-            )
-            self._host[count] = (HostCode(lifted.text, "wave"), lifted.vector_registers)
+            checks = {"check_memory": device.check == "memory", "check_alignment": device.check_alignment}
+
+            def make() -> bytes:
+                lifted = lift(
+                    self.code.object, self.entry, device.target, self.wave_size, count=count, **checks
+                )
+                return lifted.vector_registers.to_bytes(4, "little") + emit(lifted.text)
+
+            told = repr((device.target.name, self.name, self.wave_size, count, sorted(checks.items())))
+            key = host_key("lifted", [version(), self.code.data, told])
+            found = remember(key, make, label=f"emulator {device.name} {self.name}")
+            self._host[count] = (HostCode(found[4:], "wave"), int.from_bytes(found[:4], "little"))
         return self._host[count]
 
 
@@ -65,7 +69,7 @@ class EmulatedCode:
     """A code object in the device's memory."""
 
     def __init__(self, device: EmulatedDevice, data: bytes, file: str) -> None:
-        self.device, self.object = device, CodeObject(data, file=file)
+        self.device, self.data, self.object = device, data, CodeObject(data, file=file)
         built_for = self.object.target
         if built_for is not device.target:
             raise DeviceError(device.name, f"{file} is built for {built_for.name}")
