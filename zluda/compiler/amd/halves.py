@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from zluda.compiler.amd.unit import is_barrier, names_threads
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch, build_graph
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.operands import definitions, registers, uses
@@ -45,16 +46,6 @@ def may_disturb(unit: Unit) -> str:
             if found is not None:
                 return f"{what} ({unit.place(function, found)})"
     return ""
-
-
-def is_barrier(instruction: Instruction) -> bool:
-    """Whether threads of a block meet here."""
-    return instruction.opcode in ("bar", "barrier") and not instruction.has("warp")
-
-
-def names_threads(barrier: Instruction) -> bool:
-    """Whether a barrier says how many threads take part."""
-    return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
 
 
 def _synchronising(functions: tuple[Function, ...]) -> set[str]:

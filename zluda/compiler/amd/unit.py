@@ -26,6 +26,9 @@ VOTES = "zluda.votes"
 BARRIERS = "zluda.barriers"
 """The shared variable that holds 16 barriers: threads arrived and generation of each."""
 
+TALLIES = "zluda.tallies"
+"""The shared variable of ``bar.red`` with a thread count: sums and warps of 16 barriers, a word a warp."""
+
 
 def build_unit(module: Module, name: str) -> Unit:
     """The kernel with all it reaches."""
@@ -38,18 +41,30 @@ def build_unit(module: Module, name: str) -> Unit:
     return unit
 
 
-def _barriers(unit: Unit) -> Iterator[Instruction]:
-    for function in (unit.kernel, *unit.functions.values()):
-        yield from (i for i in function.instructions if i.opcode in ("bar", "barrier") and not i.has("warp"))
+def is_barrier(instruction: Instruction) -> bool:
+    """Whether threads of a block meet here."""
+    return instruction.opcode in ("bar", "barrier") and not instruction.has("warp")
 
 
-def _names_threads(barrier: Instruction) -> bool:
+def names_threads(barrier: Instruction) -> bool:
     """Whether a barrier says how many threads take part."""
     return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
 
 
+def _barriers(unit: Unit) -> Iterator[Instruction]:
+    for function in (unit.kernel, *unit.functions.values()):
+        yield from filter(is_barrier, function.instructions)
+
+
 # Shared variables of this compiler's own, and which barriers need them.
 _OWN_SHARED = (
-    ((VOTES, "shared", ScalarType.U32, 4), lambda barrier: barrier.has("red")),
-    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), _names_threads),
+    (
+        (VOTES, "shared", ScalarType.U32, 4),
+        lambda barrier: barrier.has("red") and not names_threads(barrier),
+    ),
+    ((BARRIERS, "shared", ScalarType.U32, 4, (32,)), names_threads),
+    (
+        (TALLIES, "shared", ScalarType.U32, 4, (64,)),
+        lambda barrier: barrier.has("red") and names_threads(barrier),
+    ),
 )

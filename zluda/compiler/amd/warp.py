@@ -1,4 +1,4 @@
-"""Across lanes on AMD GPUs: shuffles, votes, reductions, barriers, traps.
+"""Across lanes on AMD GPUs: shuffles, votes, reductions, traps.
 
 A warp is a wave of 32 lanes, or the half of a wave of 64 that a thread is in: nothing here looks across.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd.atomics import AtomicOps
-from zluda.compiler.amd.machine import SHARED, one
-from zluda.compiler.amd.unit import BARRIERS, VOTES
+from zluda.compiler.amd.barriers import BarrierOps
+from zluda.compiler.amd.machine import one
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.tensor_warp import linear
 from zluda.compiler.lower.warp import source_lane
-from zluda.compiler.target import WARP, Lanes
+from zluda.compiler.target import Lanes
 from zluda.errors import UnsupportedError
 from zluda.ptx.types import ScalarType
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _TRAPS = ("trap", "brkpt", "call", "assert")
 
 
-class WarpOps(AtomicOps):
+class WarpOps(BarrierOps):
     """The cross-lane part of AMD's TargetOps."""
 
     def shuffle(
@@ -106,102 +105,7 @@ class WarpOps(AtomicOps):
         b.label(done)
         return one(b.load("i32", total, align=4))
 
-    # --- barriers, traps -------------------------------------------------------------------------------
-
-    def require_whole_warp(self, f: FunctionCodegen) -> None:
-        """Lanes that reach a barrier apart arrive apart: the wave counts them once each time."""
-
-    def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
-        """The hardware runs other waves meanwhile."""
-
-    def barrier(
-        self,
-        f: FunctionCodegen,
-        identifier: Lanes,
-        threads: Lanes | None,
-        *,
-        wait: bool,
-        reduce: str = "",
-        predicate: Lanes | None = None,
-    ) -> Lanes | None:
-        """The workgroup's own barrier for all threads of a block, whatever its number; else one in LDS."""
-        if threads is not None or not wait:
-            if reduce or threads is None or self.two_warps:
-                raise UnsupportedError(
-                    "a barrier for some of a block's threads, with a vote or at two warps a wave"
-                )
-            self._named_barrier(f, identifier.parts[0], threads.parts[0], wait=wait)
-            return None
-        self._synchronise(f)
-        if not reduce:
-            return None
-        assert predicate is not None
-        return one(self._count(f, reduce, predicate.parts[0]))
-
-    def _named_barrier(self, f: FunctionCodegen, identifier: Value, threads: Value, *, wait: bool) -> None:
-        """Arrivals and generation in LDS; whose arrival completes the barrier begins the next generation.
-
-        A warp counts as 32 threads (PTX ISA 9.7.13.1). Who waits, polls.
-        """
-        b = f.b
-        base = b.add(b.shl(b.and_(identifier, 15), 3), f.unit.shared.offsets[BARRIERS])
-        arrivals = b.cast("inttoptr", base, SHARED)
-        generation = b.gep(arrivals, 4)
-        b.emit('fence syncscope("workgroup") release')
-        before = b.define("i32", 1, f"load volatile i32, {generation.typed}, align 4")
-        leads = b.icmp("eq", self.lane(f), b.intrinsic("cttz", self.executing(f), False))
-        lead, last, poll, done = (b.fresh(n) for n in ("arrive", "complete", "await", "past"))
-        after = poll if wait else done
-        b.cond_branch(leads, lead, after)
-        b.label(lead)
-        text = f'atomicrmw add {arrivals.typed}, i32 {WARP} syncscope("workgroup") acq_rel'
-        arrived = b.add(b.define("i32", 1, text), WARP)
-        b.cond_branch(b.icmp("uge", arrived, threads), last, after)
-        b.label(last)
-        b.emit(f"store volatile i32 0, {arrivals.typed}, align 4")
-        b.emit('fence syncscope("workgroup") release')
-        b.emit(f"store volatile {b.add(before, 1).typed}, {generation.typed}, align 4")
-        b.branch(after)
-        if wait:
-            b.label(poll)
-            now = b.define("i32", 1, f"load volatile i32, {generation.typed}, align 4")
-            b.cond_branch(b.icmp("eq", now, before), poll, done)
-        b.label(done)
-        b.emit('fence syncscope("workgroup") acquire')
-
-    def clear_barriers(self, f: FunctionCodegen) -> None:
-        """At a kernel's start, where it has barriers in LDS."""
-        start = f.unit.shared.offsets.get(BARRIERS)
-        if start is None:
-            return
-        b = f.b
-        slot = b.add(b.shl(b.and_(self.hardware_lane(f), 31), 2), start)
-        b.emit(f"store i32 0, {b.cast('inttoptr', slot, SHARED).typed}, align 4")
-        self._synchronise(f)
-
-    def _synchronise(self, f: FunctionCodegen) -> None:
-        f.b.emit('fence syncscope("workgroup") release')
-        f.b.call("llvm.amdgcn.s.barrier", [])
-        f.b.emit('fence syncscope("workgroup") acquire')
-
-    def _count(self, f: FunctionCodegen, reduce: str, predicate: Value) -> Value:
-        """``bar.red``: votes and voters, 16 bits each, summed in LDS between two more barriers."""
-        b = f.b
-        cell = b.cast("inttoptr", constant("i32", f.unit.shared.offsets[VOTES]), SHARED)
-        b.emit(f"store volatile i32 0, {cell.typed}, align 4")
-        self._synchronise(f)
-        ballot = b.zext(predicate, "i32")
-        mine = b.add(ballot, 1 << 16)
-        b.define("i32", 1, f'atomicrmw add {cell.typed}, {mine.typed} syncscope("workgroup") monotonic')
-        self._synchronise(f)
-        sums = b.define("i32", 1, f"load volatile i32, {cell.typed}, align 4")
-        self._synchronise(f)
-        ayes, voters = b.and_(sums, 0xFFFF), b.lshr(sums, 16)
-        return {
-            "popc": lambda: ayes,
-            "and": lambda: b.icmp("eq", ayes, voters),
-            "or": lambda: b.icmp("ne", ayes, 0),
-        }[reduce]()
+    # --- traps -----------------------------------------------------------------------------------------
 
     def trap(self, f: FunctionCodegen, kind: str) -> None:
         """The wave stops, and with it the launch."""
