@@ -3,15 +3,20 @@
 Twelve kernels are written in both CUDA C++ and OpenCL C (``bench/kernels/``): the same algorithms, the same
 results. The one goes through nvcc (its PTX is kept beside it) and zluda, the other through Debian's clang for
 the same target; both run on the emulator, which counts the instructions that waves execute. Printed for each:
-executed instructions and registers, as zluda / clang, and the geometric means of the ratios.
+executed instructions and registers, as zluda / clang, and the geometric means of the ratios. zluda's numerics
+are ``native``: both sides use AMD's own instructions for what CUDA calls approximate, and IEEE's elsewhere.
+
+``--record`` writes clang's figures to ``bench/kernels/native.json``, which stands in where clang is missing
+and which tests hold zluda's against.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,11 +27,12 @@ import numpy as np
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd.linker import link
-from zluda.compiler.amd.report import Report, report
+from zluda.compiler.amd.report import report
 from zluda.device.amd.emulator.device import EmulatedDevice
 from zluda.ptx import parse_module
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
+NATIVE = KERNELS / "native.json"
 TARGETS = ("gfx1030", "gfx1100", "gfx90a")
 CLANG = "clang-19"
 FLAGS = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-O3", "-nogpulib"]
@@ -50,11 +56,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a code object did: wave instructions executed, its registers, and the result's bytes."""
+    """What a code object did: wave instructions executed, its registers, and what it computed."""
 
     instructions: int
-    report: Report
-    result: np.ndarray
+    vgprs: int
+    sgprs: int
+    result: np.ndarray | None = None
+
+    @property
+    def figures(self) -> tuple[int, int, int]:
+        """Of :data:`MEASURES`."""
+        return self.instructions, self.vgprs, self.sgprs
 
 
 def cases() -> dict[str, Case]:
@@ -156,55 +168,77 @@ def execute(device: EmulatedDevice, image: bytes, name: str, case: Case) -> Outc
     for place in filter(None, places):
         device.free(place)
     code.unload()
-    return Outcome(device.instructions, report(image, name), np.frombuffer(data, like.dtype))
+    needs = report(image, name)
+    return Outcome(device.instructions, needs.vgprs, needs.sgprs, np.frombuffer(data, like.dtype))
 
 
-def compare(target: str, names: list[str] | None = None) -> Iterator[tuple[str, Outcome, Outcome]]:
-    """(kernel, zluda's, clang's). Raises AssertionError where their results differ."""
+def recorded(target: str) -> dict[str, Outcome]:
+    """Clang's outcomes without their results, as they were recorded."""
+    kept = json.loads(NATIVE.read_text())[target]
+    return {name: Outcome(*figures) for name, figures in kept.items()}
+
+
+def compare(target: str) -> Iterator[tuple[str, Outcome, Outcome]]:
+    """(kernel, zluda's, clang's) for each. Raises AssertionError where their results differ."""
     device = EmulatedDevice(target, threads=1)
-    ours, native = from_ptx(target), from_opencl(target)
+    ours = from_ptx(target)
+    native = from_opencl(target) if shutil.which(CLANG) else None
     for name, case in cases().items():
-        if names and name not in names:
-            continue
-        a, b = (execute(device, make(name), name, case) for make in (ours, native))
-        if case.exact:
-            assert a.result.tobytes() == b.result.tobytes(), f"{name}: results differ"
-        else:
-            np.testing.assert_allclose(a.result, b.result, rtol=1e-3, atol=1e-5, err_msg=name)
-        assert a.result.any(), f"{name}: nothing was computed"
-        yield name, a, b
+        found = execute(device, ours(name), name, case)
+        other = execute(device, native(name), name, case) if native else recorded(target)[name]
+        _agree(name, case, found, other)
+        yield name, found, other
     device.close()
+
+
+def _agree(name: str, case: Case, ours: Outcome, native: Outcome) -> None:
+    assert ours.result is not None and ours.result.any(), f"{name}: nothing was computed"
+    if native.result is None:
+        return
+    if case.exact:
+        assert ours.result.tobytes() == native.result.tobytes(), f"{name}: results differ"
+    else:
+        np.testing.assert_allclose(ours.result, native.result, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 def geometric_mean(ratios: list[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
-MEASURES: dict[str, Callable[[Outcome], int]] = {
-    "instructions": lambda o: o.instructions,
-    "VGPRs": lambda o: o.report.vgprs,
-    "SGPRs": lambda o: o.report.sgprs,
-}
+def ratios(outcomes: list[tuple[str, Outcome, Outcome]]) -> dict[str, float]:
+    """Geometric means over kernels of zluda's figures to clang's."""
+    columns = [[x / max(y, 1) for x, y in zip(a.figures, b.figures, strict=True)] for _, a, b in outcomes]
+    means = map(geometric_mean, map(list, zip(*columns, strict=True)))
+    return dict(zip(MEASURES, means, strict=True))
+
+
+MEASURES = ("instructions", "VGPRs", "SGPRs")
 
 
 def main() -> None:
     """Print one line a kernel and the geometric means."""
+    parser = argparse.ArgumentParser(prog="python -m bench.amd_code", description="AMD code against clang's.")
+    parser.add_argument("targets", nargs="*", default=TARGETS, metavar="TARGET")
+    parser.add_argument("--record", action="store_true", help="keep clang's figures")
+    options = parser.parse_args()
     if shutil.which(CLANG) is None:
-        print(f"not measured: {CLANG} is not installed")
-        return
-    for target in sys.argv[1:] or TARGETS:
-        print(f"{target:15} {'instructions':>24} {'VGPRs':>14} {'SGPRs':>14}    (zluda / clang)")
-        ratios: dict[str, list[float]] = {measure: [] for measure in MEASURES}
-        for name, ours, native in compare(target):
-            cells = []
-            for measure, of in MEASURES.items():
-                ratios[measure].append(of(ours) / max(of(native), 1))
-                cells.append(f"{of(ours):7} /{of(native):6} {ratios[measure][-1]:5.2f}")
-            print(f"  {name:13} " + " ".join(cells))
-        print(
-            "  geometric mean "
-            + ", ".join(f"{measure} {geometric_mean(values):.3f}" for measure, values in ratios.items())
-        )
+        print(f"{CLANG} is not installed: its figures are those recorded")
+    kept = {}
+    for target in options.targets:
+        print(f"{target:15} {'instructions':>21} {'VGPRs':>22} {'SGPRs':>22}    (zluda / clang)")
+        outcomes = list(compare(target))
+        for name, ours, native in outcomes:
+            cells = [
+                f"{x:7} /{y:6} {x / max(y, 1):5.2f}"
+                for x, y in zip(ours.figures, native.figures, strict=True)
+            ]
+            print(f"  {name:13} " + "  ".join(cells))
+        means = ", ".join(f"{measure} {mean:.3f}" for measure, mean in ratios(outcomes).items())
+        print(f"  geometric mean {means}")
+        kept[target] = {name: native.figures for name, _, native in outcomes}
+    if options.record:
+        rows = ",\n".join(f" {json.dumps(name)}: {json.dumps(figures)}" for name, figures in kept.items())
+        NATIVE.write_text(f"{{\n{rows}\n}}\n")
 
 
 if __name__ == "__main__":
