@@ -79,9 +79,14 @@ class LaunchPlayer:
             (call, changed), self._within = self._within, None
             memory = self._recovery.state.memory
             for key, spans in changed.items():
-                known = memory.live[key].known
-                inside = IntervalSet(part for start, stop in spans for part in known.within(start, stop))
-                memory.adopt_pages({key: inside}, call, unknown_only=False)
+                one = memory.live[key]
+                parted = [part for span in spans for part in one.differing.within(*span)]
+                known = IntervalSet(part for span in parted for part in one.known.within(*span))
+                memory.adopt_pages({key: known}, call, unknown_only=False)
+                for span in parted:  # bytes that the record does not know do not part from it
+                    one.differing.remove(*span)
+                if not one.differing:
+                    one.differing_since = None
 
     def leave_out(self, launch: Launch, why_not: Unavailable) -> tuple[LaunchResult, Ranges]:
         """A launch that is not to be run: the record's memory after it takes its place."""
