@@ -27,13 +27,15 @@ def compile_kernel(
     block: Dim3 = (1, 1, 1),
     wave_size: int = 0,
     code_object_version: int = 5,
+    end_refused: bool = False,
     numerics: str = "nvidia",
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
     For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any;
     ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
-    loader is to read (4 or 5). ``numerics`` is how approximate instructions are computed: as NVIDIA's units
+    loader is to read (4 or 5), and ``end_refused`` that a wave which comes to what cannot be done ends where
+    a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
     do, or ``"native"``, by the target's own. Raises PtxError when the kernel's text is wrong,
     UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
     compiled before comes out of the kernel cache (``cache/``).
@@ -54,7 +56,11 @@ def compile_kernel(
     unit = build_unit(module, name)
     unit.numerics = numerics
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
-    options = {"wave_size": lanes, "code_object_version": code_object_version}
+    options = {
+        "wave_size": lanes,
+        "code_object_version": code_object_version,
+        "end_refused": end_refused,
+    }
     told = {**options, "numerics": numerics, "slow_mode": unit.slow_mode if lanes > WARP else ""}
     return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 

@@ -35,15 +35,17 @@ def compile_unit(
     *,
     wave_size: int = 0,
     code_object_version: int = CODE_OBJECT_VERSION,
+    end_refused: bool = False,
 ) -> CompiledKernel:
     """A kernel, with what it calls, as a relocatable object.
 
     ``target_name`` is a target id (``gfx1030``, ``gfx90a:sramecc+:xnack-``), ``wave_size`` 0 the target's
-    native one, ``code_object_version`` 4 for HIP before 6, else 5. Raises UnsupportedError (naming the
-    instruction), DeviceError for an unknown target.
+    native one, ``code_object_version`` 4 for HIP before 6, else 5. ``end_refused``: a wave that comes to what
+    cannot be done ends instead of trapping. Raises UnsupportedError (naming the instruction), DeviceError for
+    an unknown target.
     """
     chosen = target_id(target_name).target
-    text = kernel_ir(unit, chosen, wave_size, code_object_version)
+    text = kernel_ir(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
         name=unit.kernel.name,
@@ -62,12 +64,18 @@ def compile_unit(
 
 
 def kernel_ir(
-    unit: Unit, chosen: Target, wave_size: int = 0, code_object_version: int = CODE_OBJECT_VERSION
+    unit: Unit,
+    chosen: Target,
+    wave_size: int = 0,
+    code_object_version: int = CODE_OBJECT_VERSION,
+    *,
+    end_refused: bool = False,
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
     unit.one_warp = _one_warp(unit, ops.wave_size)
     ops.one_warp = bool(unit.one_warp)
+    ops.end_refused = end_refused
     ops.hidden_arguments = code_object_version >= CODE_OBJECT_VERSION
     choose_numerics(unit, _NUMERICS)
     unit.ir.any_nan = unit.numerics == "native"

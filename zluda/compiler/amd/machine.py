@@ -50,13 +50,15 @@ def structure_field(
 class Machine:
     """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC.
 
-    ``hidden_arguments``: the loader passes those of code objects of version 5. ``one_warp``: a wave of 64
-    lanes holds one warp, in its lower half.
+    ``hidden_arguments``: the loader passes those of code objects of version 5. ``end_refused``: a wave that
+    comes to what cannot be done ends instead of trapping. ``one_warp``: a wave of 64 lanes holds one warp, in
+    its lower half.
     """
 
     geometry = Geometry(groups=1, width=1)
     many_registers = True
     hidden_arguments = True
+    end_refused = False
     one_warp = False
 
     def __init__(self, target: Target, wave_size: int) -> None:

@@ -121,7 +121,7 @@ class MemoryOps(SpecialRegisters):
         number = f.unit.refusal_index(refusal) + 1
         cell = f.b.cast("inttoptr", _external(f, REFUSAL, 4), GLOBAL)
         f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
-        f.b.call("llvm.trap", [])
+        f.b.call("llvm.amdgcn.endpgm" if self.end_refused else "llvm.trap", [])
 
     # --- loads and stores ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ What loads a code object is the device's: the emulator, or AMD's HIP runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from zluda.compiler import compile_kernel
@@ -16,7 +17,7 @@ from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.target import CompiledKernel
 from zluda.device.base import Dim3, KernelParameter
-from zluda.device.limits import required_block, thread_limit
+from zluda.device.limits import required_block, thread_limit, validate
 from zluda.device.placement import VariableMemory, Variables
 from zluda.errors import Error, UnsupportedError
 from zluda.ptx import Module
@@ -49,6 +50,11 @@ class Loader(Protocol[K_co]):
 
     @property
     def numerics(self) -> str: ...
+
+    @property
+    def end_refused(self) -> bool:
+        """Whether a wave that comes to what cannot be done ends, where a trap would end the process."""
+        ...
 
     @property
     def variables(self) -> VariableMemory:
@@ -91,6 +97,17 @@ class RefusalCell:
 K = TypeVar("K")
 
 
+@dataclass(frozen=True, slots=True)
+class Dispatch(Generic[K]):
+    """A launch as the machine sees it: the workgroup, the explicit kernarg segment, dynamic LDS in bytes."""
+
+    compiled: CompiledKernel
+    loaded: K
+    block: Dim3
+    parameters: bytes
+    shared_bytes: int
+
+
 class AmdKernel(Generic[K]):
     """Implements :class:`zluda.device.base.Kernel`. Nothing is compiled before the first launch."""
 
@@ -124,12 +141,27 @@ class AmdKernel(Generic[K]):
                 wave_size=device.wave_size,
                 code_object_version=device.code_object_version,
                 numerics=device.numerics,
+                end_refused=device.end_refused,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)
             self._loaded = compiled, device.load_code_object(linked, file=self.name)
         compiled, code = self._loaded
         return compiled, code.kernel(compiled.entry)
+
+    def dispatch(
+        self, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int, *, max_shared: int
+    ) -> Dispatch[K]:
+        """What a launch is to give the machine.
+
+        Raises LaunchError for one that CUDA would refuse, and what :meth:`load` raises.
+        """
+        validate(self, grid, block, parameters, shared_bytes, max_shared=max_shared)
+        compiled, loaded = self.load()
+        block, parameters = dispatched(compiled, block, parameters)
+        # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
+        gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
+        return Dispatch(compiled, loaded, block, parameters, shared_bytes + gap)
 
     def _address(self, symbol: str) -> int:
         if symbol == REFUSAL:

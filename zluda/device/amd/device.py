@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from zluda.compiler import cache
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell, dispatched
+from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.memory import Memory
-from zluda.device.limits import validate
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
 
@@ -25,7 +24,7 @@ class AmdDevice:
     """
 
     emulated = True
-    code_object_version = CODE_OBJECT_VERSION
+    code_object_version, end_refused = CODE_OBJECT_VERSION, False
 
     def __init__(
         self,
@@ -81,15 +80,13 @@ class AmdDevice:
         if not isinstance(kernel, AmdKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
         max_shared = self.emulator.target.lds_bytes
-        validate(kernel, grid, block, parameters, shared_bytes, max_shared=max_shared)
-        compiled, loaded = kernel.load()
-        block, parameters = dispatched(compiled, block, parameters)
-        # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
-        gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
+        made = kernel.dispatch(grid, block, parameters, shared_bytes, max_shared=max_shared)
         try:
-            self.emulator.launch(loaded, grid, block, parameters, shared_bytes=shared_bytes + gap)
+            self.emulator.launch(
+                made.loaded, grid, made.block, made.parameters, shared_bytes=made.shared_bytes
+            )
         except LaunchError:
-            refusal = self.refusals.take(compiled)
+            refusal = self.refusals.take(made.compiled)
             if refusal is None:
                 raise
             raise refusal from None

@@ -31,7 +31,7 @@ class TranslatedDriver(ContextEntries, CodeEntries, MemoryEntries, StreamEntries
     def recover(self) -> bool:
         """Forget the error of a failed kernel; false on a GPU, whose contexts do not outlive one."""
         if self._state.gpu is not None:
-            return False
+            return self._state.sticky is None
         self._state.sticky = None
         return True
 

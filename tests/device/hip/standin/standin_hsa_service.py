@@ -9,6 +9,7 @@ import ctypes
 import os
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from zluda.compiler.amd import disassembler
 from zluda.compiler.amd.code_object import STT_OBJECT
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.amd.emulator.launch import QUEUE_BYTES, Addresses
-from zluda.errors import Error
+from zluda.errors import Error, HangError
 
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")  # hsa_kernel_dispatch_packet_t
 _PACKET_BYTES = _PACKET.size
@@ -99,7 +100,11 @@ class Service:
             )
         grid = tuple(n // b for n, b in zip(work_items, block, strict=True))
         addresses = Addresses(kernarg, packet, self._queue)
-        self.device.dispatch(kernel, grid, tuple(block), addresses, lds_bytes=lds_bytes)
+        try:
+            self.device.dispatch(kernel, grid, tuple(block), addresses, lds_bytes=lds_bytes)
+        except HangError as error:
+            print(f"stand-in HSA: {error}", file=sys.stderr, flush=True)
+            time.sleep(sys.maxsize >> 32)  # a GPU does not know that a kernel will never end
 
 
 def _status(do: Callable[..., None]) -> Callable[..., int]:

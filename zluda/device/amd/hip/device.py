@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size, target_id
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell, dispatched
+from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.hip import attributes
 from zluda.device.amd.hip.code import HipCode
 from zluda.device.amd.hip.memory import HipMemory
@@ -14,7 +14,6 @@ from zluda.device.amd.hip.runtime import Runtime, load
 from zluda.device.amd.hip.streams import HipStreams
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
-from zluda.device.limits import validate
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
@@ -32,7 +31,12 @@ class HipDevice:
 
     ``reservations`` are the (address, size) ranges in which ``allocate(address=…)`` will be asked for memory.
     Raises DeviceError where hip-python, the runtime or the GPU is missing.
+
+    A trap ends the process (HIP aborts it), so a wave that comes to what cannot be done ends, and a kernel
+    that may come to it is waited for.
     """
+
+    end_refused = True
 
     def __init__(
         self,
@@ -132,23 +136,22 @@ class HipDevice:
     ) -> None:
         if not isinstance(kernel, AmdKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
-        validate(kernel, grid, block, parameters, shared_bytes, max_shared=self.target.lds_bytes)
-        if any(g * b > _MAX_WORK_ITEMS for g, b in zip(grid, block, strict=True)):
+        made = kernel.dispatch(grid, block, parameters, shared_bytes, max_shared=self.target.lds_bytes)
+        if any(g * b > _MAX_WORK_ITEMS for g, b in zip(grid, made.block, strict=True)):
             what = f"a grid of {grid} blocks of {block}"
             raise UnsupportedError(what, f"HIP launches up to {_MAX_WORK_ITEMS} threads a dimension")
-        compiled, function = kernel.load()
-        block, parameters = dispatched(compiled, block, parameters)
-        # The packet names static and dynamic memory together; what lies between them is asked for as dynamic.
-        gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
         self.streams.running = kernel.name
-        shape = (function, *grid, *block, shared_bytes + gap, self.streams.handle(stream))
+        shape = (made.loaded, *grid, *made.block, made.shared_bytes, self.streams.handle(stream))
+        launch = self._launch_cooperative if cooperative else self._launch
         try:
-            if cooperative:
-                self._launch_cooperative(shape, parameters)
-            else:
-                self._launch(shape, parameters)
+            launch(shape, made.parameters)
         except CudaError as error:
             raise self.streams.explained(error) from None
+        if made.compiled.refusals:  # whose cell the next launch may need
+            self.streams.synchronize(stream)
+            refusal = self.refusals.take(made.compiled)
+            if refusal is not None:
+                raise refusal
 
     def _launch(self, shape: tuple[int, ...], parameters: bytes) -> None:
         """By a buffer that holds the kernarg segment; HIP copies it before it returns."""

@@ -1,0 +1,153 @@
+"""Whole replays on ``hip:0``: relocated pointers, what HIP 5 lacks, and kernels that fail."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from kernels import ADD, HEADER, LAYOUT, added, parameters, ramp
+from trace_builder import TraceBuilder
+
+import zluda
+from zluda.diff.results import ReplayResult, Verdict
+
+COUNT = 200
+SIZE = 4 * COUNT
+
+# Follows `head → next → next`, adds 1 to each value, and writes the last node's address.
+WALK = """
+.visible .entry walk(.param .u64 walk_param_0, .param .u64 walk_param_1)
+{
+    .reg .pred %p<2>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [walk_param_0];
+    ld.param.u64 %rd2, [walk_param_1];
+NEXT:
+    ld.global.u64 %rd3, [%rd1+8];
+    add.u64 %rd3, %rd3, 1;
+    st.global.u64 [%rd1+8], %rd3;
+    ld.global.u64 %rd4, [%rd1];
+    setp.eq.u64 %p1, %rd4, 0;
+    @%p1 bra DONE;
+    mov.u64 %rd1, %rd4;
+    bra NEXT;
+DONE:
+    st.global.u64 [%rd2], %rd1;
+    ret;
+}
+"""
+
+TRAP = """
+.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
+{
+    trap;
+}
+"""
+
+STRAY = """
+.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
+{
+    .reg .b64 %rd<2>;
+    mov.u64 %rd1, 8;
+    st.global.u64 [%rd1], %rd1;
+    ret;
+}
+"""
+
+ENDLESS = """
+.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [other_param_0];
+AGAIN:
+    ld.volatile.global.u32 %r1, [%rd1];
+    st.volatile.global.u32 [%rd1], %r1;
+    bra AGAIN;
+}
+"""
+
+TEXTURE = """
+.global .texref image;
+.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
+{
+    .reg .b32 %r<3>;
+    .reg .f32 %f<5>;
+    mov.u32 %r1, 0;
+    tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [image, {%r1, %r1}];
+    ret;
+}
+"""
+
+
+def replay(path: Path) -> ReplayResult:
+    return zluda.replay(path, device="hip:0", numerics="nvidia", time_limit=15.0)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("gpu", ["gfx1030", "gfx90a"], indirect=True)
+def test_pointers_in_memory_are_relocated_both_ways(gpu: str, tmp_path: Path) -> None:
+    """A list whose nodes are in two allocations; a kernel follows it and stores a pointer."""
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        module = record.module(HEADER + WALK)
+        walk = record.function(module, "walk", ((0, 8), (8, 8)))
+        nodes, last, out = record.allocate(64), record.allocate(16), record.allocate(8)
+        record.copy_in(nodes, struct.pack("<QQQQ", nodes + 16, 10, last, 20))
+        record.copy_in(last, struct.pack("<QQ", 0, 30))
+        record.copy_in(out, bytes(8))
+        writes = {
+            nodes: struct.pack("<QQQQ", nodes + 16, 11, last, 21),
+            last: struct.pack("<QQ", 0, 31),
+            out: last.to_bytes(8, "little"),
+        }
+        record.launch(walk, nodes.to_bytes(8, "little") + out.to_bytes(8, "little"), writes, block=(1, 1, 1))
+        record.copy_out(out, 8)
+    result = replay(path)
+    assert [(one.verdict, one.reason) for one in result.results] == [(Verdict.IDENTICAL, "")] * 2
+    moved = {one["recorded"] for one in result.relocated}
+    assert moved == {f"{address:#x}" for address in (nodes, last, out)}
+
+
+class Program:
+    """``x += y`` by ``add``, then ``other``, then ``add`` again."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.record = record = TraceBuilder(path)
+        record.start()
+        module = record.module(HEADER + ADD + text)
+        self.add, self.other = (record.function(module, name, LAYOUT) for name in ("add", "other"))
+        self.x, self.y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(self.x, ramp(COUNT))
+        record.copy_in(self.y, ramp(COUNT, 0.25))
+        self._add()
+        record.launch(self.other, parameters(self.x, self.y, COUNT), {self.x: ramp(COUNT, 5.0)})
+        self._add()
+        record.copy_out(self.x, SIZE)
+        record.__exit__()
+
+    def _add(self) -> None:
+        total = added(self.record.read(self.x, SIZE), self.record.read(self.y, SIZE))
+        packed = parameters(self.x, self.y, COUNT)
+        self.record.launch(self.add, packed, {self.x: total}, grid=(2, 1, 1), block=(128, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        pytest.param(TRAP, Verdict.CRASH, "aborting with error", id="trap"),
+        pytest.param(STRAY, Verdict.CRASH, "kernel other", id="stray"),
+        pytest.param(ENDLESS, Verdict.HANG, "kernel other", id="endless"),
+        pytest.param(TEXTURE, Verdict.UNSUPPORTED, "tex", id="texture"),
+    ],
+)
+def test_one_bad_kernel_costs_one_verdict(
+    gpu: str, tmp_path: Path, text: str, verdict: Verdict, words: str
+) -> None:
+    path = tmp_path / "trace.bin"
+    Program(path, text)
+    result = replay(path)
+    expected = [Verdict.IDENTICAL, verdict, Verdict.IDENTICAL, Verdict.IDENTICAL]
+    assert [one.verdict for one in result.results] == expected
+    assert words in result.results[1].reason
