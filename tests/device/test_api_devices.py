@@ -27,7 +27,7 @@ def wide(device: PythonDevice, grid: Any, block: Any, packed: bytes) -> None:
 @pytest.fixture
 def below(monkeypatch: pytest.MonkeyPatch) -> PythonDevice:
     below = PythonDevice({"add": add, "wide": wide})
-    monkeypatch.setitem(api._OPEN, "cpu", lambda name, numerics: below)
+    monkeypatch.setitem(api._OPEN, "cpu", lambda *options: below)
     return below
 
 
