@@ -45,6 +45,14 @@ def test_native_is_inside_what_ptx_documents(native: Device, name: str) -> None:
     check(native, name, documented=True)
 
 
+@pytest.mark.parametrize("name", [name for name in BOUNDS if name.endswith("f16")])
+def test_native_is_inside_for_every_16_bit_argument(native: Device, name: str) -> None:
+    a = np.arange(1 << 16, dtype="<u2")
+    result = cases.run(native, name, a, a)
+    where = cases.outside(name, a, a, result, documented=True, slack=SLACK[name])
+    assert not len(where), cases.report(name, a, a, result, where, documented=True)
+
+
 @pytest.fixture(scope="module")
 def nvidia() -> Iterator[Device]:
     with Device(CpuDevice()) as opened:

@@ -52,11 +52,11 @@ def element_bits(name: str) -> int:
 
 
 def run(device: Device, name: str, a: Array, b: Array) -> Array:
-    """The instruction's results as bits; ``a`` and ``b`` are bits of :data:`COUNT` elements."""
+    """The instruction's results as bits; ``a`` and ``b`` are bits of equally many elements, in 256s."""
     x, y = device.array(a), device.array(b)
     out = device.array(np.zeros_like(a))
     kernel = device.load_module(kernel_text(name)).kernel("k")
-    kernel.launch(grid=COUNT // 256, block=256, args=[x, y, out])
+    kernel.launch(grid=len(a) // 256, block=256, args=[x, y, out])
     return out.numpy()
 
 
