@@ -44,6 +44,6 @@ def test_the_terminal_says_that_the_gpu_is_emulated(standin: StandIn) -> None:
     done = standin.run("gfx90a", "-m", "zluda", "replay", CORPUS / "saxpy" / "trace.bin", "-d", "hip:0")
     assert done.returncode == 0, done.stdout + done.stderr
     headline, *details = done.stdout.splitlines()
-    assert headline.endswith("identical on hip:0 (emulated gfx90a)")
+    assert headline.endswith("identical on hip:0 (emulated gfx90a, native numerics)")
     assert len(details) == 1
     assert re.fullmatch(r"  2 allocations.* relocated; words that point into them were exchanged", details[0])
