@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from zluda.errors import Error
 
@@ -87,3 +88,38 @@ def load(environment: Mapping[str, str] = os.environ) -> Config:
         if choices and value not in (*choices, f.default):
             raise Error(f"{f.metadata['env']} is {value!r}; expected {' or '.join(choices)}")
     return Config(**{known[name]: environment[name] for name in known if name in environment})
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: its type as a person would say it, default, and what it is set to."""
+
+    name: str
+    type: str
+    default: str
+    value: str | None
+    help: str
+    built: bool = True
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        if not self.built:
+            return [f"{self.name}: {self.help}"]
+        now = "" if self.value is None else f", set to {self.value!r}"
+        return [f"{self.name}: {self.type}, default {self.default or 'empty'}{now}", f"    {self.help}"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def variables(environment: Mapping[str, str] = os.environ) -> list[Variable]:
+    """Every variable there is, then those of features to come, which are refused when set."""
+    found = []
+    for f in fields(Config):
+        name, choices = f.metadata["env"], f.metadata.get("choices")
+        kind = " | ".join(choices) if choices else "text"
+        found.append(Variable(name, kind, str(f.default), environment.get(name), f.metadata["help"]))
+    later = "refused when set: this version does not have that feature yet"
+    found += [Variable(name, "", "", environment.get(name), later, built=False) for name in NOT_BUILT]
+    return found

@@ -25,6 +25,7 @@ VERBS = {
         "compile all kernels of traces, programs, libraries into the cache",
     ),
     "cache": ("zluda.cli.cache", "look into the kernel cache, empty it, take it elsewhere"),
+    "doctor": ("zluda.cli.doctor", "say whether this machine is fit, and if not what to install"),
     "diff": ("zluda.cli.diff", "compare two traces or replays"),
     "info": ("zluda.cli.info", "summarise a trace"),
     "dump": ("zluda.cli.dump", "print a trace's calls, launches, modules or memory"),
@@ -64,14 +65,16 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(zluda.__version__, prog_name="zluda")
-def command() -> None:
+@click.pass_context
+def command(context: click.Context) -> None:
     """Know, kernel by kernel, whether a CUDA program is right on another device.
 
     Example: zluda replay corpus/saxpy/trace.bin --device cpu
     """
     from zluda import config
 
-    config.load()
+    if context.invoked_subcommand != "doctor":  # which tells of wrong settings among the rest
+        config.load()
 
 
 def main() -> None:
