@@ -118,9 +118,9 @@ def test_devices_are_shown_side_by_side(
         zluda.cli.main.main()
     assert exit.value.code == 0
     table = capsys.readouterr().out.splitlines()[-4:]
-    assert table[0].split() == ["trace", "cpu", "gfx1030", "(emulated)"]
+    assert table[0].split() == ["trace", "cpu", "gfx1030", "(emulated,", "native", "numerics)"]
     assert table[2].split() == ["saxpy", "✓", "identical", "✓", "identical"]
-    assert "Saxpy identical on cpu and gfx1030 (emulated)" in page.read_text("utf-8")
+    assert "Saxpy identical on cpu and gfx1030 (emulated, native numerics)" in page.read_text("utf-8")
 
 
 def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-untyped-def]
