@@ -28,15 +28,6 @@ def _recipe(program: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / program / "record.toml").read_text())
 
 
-REWRITES = {"matmul": 1}
-"""Launches that rewrite what is there, of traces recorded before the programs poisoned their outputs."""
-
-
-def _older_source(program: str) -> bool:
-    """Whether the trace is of a source that its ``record.toml`` does not name."""
-    return "source" not in _recipe(program)["recorded"]
-
-
 def _source_digest(program: str) -> str:
     files = (CORPUS / program / f"{program}.cu", CORPUS / "support.cuh")
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=16).hexdigest()
@@ -56,9 +47,7 @@ def test_trace_is_identical(program: str, device: str) -> None:
     assert result["verdict"] == "identical"
     assert result["device"] == device and result["emulated"] == (device != "cpu")
     assert result["launches"] >= 3 and result["copies"] >= 1
-    rewrites = REWRITES.get(program, 0) if _older_source(program) else 0
-    assert result["not_compared"] == rewrites
-    assert result["identical"] == result["launches"] + result["copies"] - rewrites
+    assert result["identical"] == result["launches"] + result["copies"]
     assert result["first_divergence"] is None
 
 
@@ -76,20 +65,17 @@ def test_trace_holds_in_native_numerics(program: str, device: str) -> None:
     result = json.loads(done.stdout)
     assert result["numerics"] == "native"
     assert result["within"] == APPROXIMATE.get(program, 0)
-    rewrites = REWRITES.get(program, 0) if _older_source(program) else 0
-    assert result["not_compared"] == rewrites
-    assert result["identical"] == result["launches"] + result["copies"] - result["within"] - rewrites
+    assert result["identical"] == result["launches"] + result["copies"] - result["within"]
     inside = [reason for reason in result["reasons"] if reason.startswith("inside the envelope of ")]
-    assert len(inside) == len(result["reasons"]) - bool(rewrites)
+    assert len(inside) == len(result["reasons"])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_launch_has_all_of_its_written_bytes_compared(program: str) -> None:
     launches = [one for one in zluda.replay(CORPUS / program / "trace.bin").results if one.kind == "launch"]
-    compared = [sum(buffer.bytes_compared for buffer in one.buffers) for one in launches]
-    rewrites = REWRITES.get(program, 0) if _older_source(program) else 0
-    assert compared.count(0) == rewrites
-    assert [one.written_share for one in launches if one.buffers] == [1.0] * (len(launches) - rewrites)
+    assert launches
+    assert all(sum(buffer.bytes_compared for buffer in one.buffers) > 0 for one in launches)
+    assert {one.written_share for one in launches} == {1.0}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -103,7 +89,7 @@ def test_record_says_how_it_was_made(program: str) -> None:
     assert recorded["gpu"] == "NVIDIA H200"
     assert recorded["replayed_on_cuda_0"] == "identical"
     assert recorded["trace_bytes"] == (CORPUS / program / "trace.bin").stat().st_size
-    assert _older_source(program) or recorded["source"] == _source_digest(program), "record it again"
+    assert recorded["source"] == _source_digest(program), "record it again"
     assert recorded["driver"] and recorded["nvcc"] and recorded["date"] and recorded["results"]
 
 

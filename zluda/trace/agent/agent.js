@@ -22,7 +22,9 @@ let forks = null;    // one at a time
 
 const PR_SET_PDEATHSIG = 1;
 const MADV_WIPEONFORK = 18;
-const JUMP = 0xe9;
+const ENDBR64 = 0xfa1e0ff3;
+const JUMP = 0xe9;            // jmp rel32
+const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
 const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
 
@@ -37,11 +39,35 @@ function outliveSession() {
   Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
 }
 
-// Threads fork one after the other, see forks.c. Frida's jump takes the place of fork's first five bytes.
+// Where a function's first instruction jumps to, once Frida has put a jump there, and how to have it jump elsewhere.
+// The jump comes after `endbr64` where the C library is built for indirect branch tracking.
+function jumpAt(address) {
+  const at = address.readU32() === ENDBR64 ? address.add(4) : address;
+  if (at.readU8() === JUMP) {
+    const next = at.add(5);
+    return {
+      target: next.add(at.add(1).readS32()),
+      redirect(island) { Memory.patchCode(at, 5, code => { code.add(1).writeS32(island.sub(next).toInt32()); }); },
+    };
+  }
+  if (at.readU16() === JUMP_INDIRECT) {
+    const pointer = at.add(6).add(at.add(2).readS32());
+    return {
+      target: pointer.readPointer(),
+      redirect(island) { Memory.patchCode(pointer, 8, code => { code.writePointer(island); }); },
+    };
+  }
+  return null;
+}
+
+// Threads fork one after the other, see forks.c.
 function forkAlone(cSource) {
   const fork = Module.getGlobalExportByName('fork');
-  if (fork.readU8() !== JUMP) {
-    send({ type: 'limit', message: 'Frida hooks fork in another way here; threads that fork together may end it' });
+  const jump = jumpAt(fork);
+  if (jump === null) {
+    const start = Array.from(new Uint8Array(fork.readByteArray(16)), byte => byte.toString(16).padStart(2, '0')).join('');
+    const message = `Frida hooks fork in another way here (${start}); threads that fork together may end the program`;
+    send({ type: 'limit', message });
     return;
   }
   const page = Process.pageSize;
@@ -49,18 +75,16 @@ function forkAlone(cSource) {
   const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
   madvise(forking, page, MADV_WIPEONFORK);
   forks = new CModule(cSource, {
-    forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork: fork.add(5).add(fork.add(1).readS32()),
+    forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork: jump.target,
   });
   forks.memory = [forking, Memory.alloc(page, { near: fork, maxDistance: 0x7fff0000 })];  // as long as the module
-  const island = forks.memory[1];  // where five bytes reach it
+  const island = forks.memory[1];  // where a near jump reaches it
   Memory.patchCode(island, 16, code => {
     const writer = new X86Writer(code, { pc: island });
     writer.putJmpAddress(forks.fork_alone);
     writer.flush();
   });
-  Memory.patchCode(fork, 5, code => {
-    code.add(1).writeS32(island.sub(fork.add(5)).toInt32());
-  });
+  jump.redirect(island);
 }
 
 // Frida's descriptors outlive a close_range of the program, see descriptors.c.
