@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write ``docs/supported-ptx.md``, ``docs/supported-calls.md`` and the tables of ``docs/numerics.md``.
+"""Write the pages of ``docs/`` that say what is supported, and the tables of ``docs/numerics.md``.
 
 They come from the tables that the code itself uses.
 
@@ -11,56 +11,22 @@ They come from the tables that the code itself uses.
 from __future__ import annotations
 
 import argparse
-import collections
 import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "conformance"))
+sys.path[:0] = [str(ROOT / part) for part in ("tests/conformance", "tests/support", "scripts")]
 
-import judge  # noqa: E402
-from isa_forms import all_forms  # noqa: E402
+from ptx_pages import exactness_page, ptx_page  # noqa: E402
 
 from zluda.compiler.amd import approximate as amd  # noqa: E402
 from zluda.compiler.cpu import approximate as cpu  # noqa: E402
-from zluda.compiler.lower.families import LANEWISE, LOWERINGS  # noqa: E402
 from zluda.compiler.lower.native import Row  # noqa: E402
 from zluda.numerics.bounds import BOUNDS  # noqa: E402
-from zluda.ptx.instructions import opcode_names  # noqa: E402
 
-CONTROL = {"bra", "brx", "ret", "exit"}  # become the edges of the control-flow graph, not lowerings
 GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
-
-
-def ptx_page() -> str:
-    """Every opcode of the instruction table: does the CPU device run it, how many forms are checked."""
-    forms = all_forms()
-    checked = collections.Counter(opcode for form in forms for opcode in opcodes_of(form.name))
-    known = judge.excused("cpu", forms)
-    lines = ["# Supported PTX", "", GENERATED]
-    lines += [
-        "Every instruction of the PTX ISA that zluda parses. *Runs* says that the CPU device has a lowering;",
-        "a form of it that has none is refused by name (`unsupported`). *Checked* counts forms whose results",
-        "are held, bit for bit, against an H200 ([conformance](conformance.md)).",
-        "",
-        "| instruction | runs | checked |",
-        "|---|---|---|",
-    ]
-    for opcode in sorted(opcode_names()):
-        runs = "yes" if opcode in LANEWISE or opcode in LOWERINGS or opcode in CONTROL else ""
-        lines.append(f"| `{opcode}` | {runs} | {checked[opcode] or ''} |")
-    if known:
-        lines += ["", "Forms that are checked and known not to hold:", ""]
-        by_reason = collections.Counter((entry.outcome, entry.reason) for entry in known.values())
-        lines += [f"- {count} forms: {outcome}: {reason}" for (outcome, reason), count in by_reason.items()]
-    return "\n".join(lines) + "\n"
-
-
-def opcodes_of(name: str) -> set[str]:
-    """The opcodes that a form is named for: ``add.cc + addc u32`` checks two."""
-    return {part.split()[0].split(".")[0] for part in name.split(" + ")}
 
 
 def calls_page() -> str:
@@ -126,7 +92,12 @@ def _native(rows: Mapping[str, Row]) -> list[str]:
     ]
 
 
-PAGES = {"supported-ptx.md": ptx_page, "supported-calls.md": calls_page, "numerics.md": numerics_page}
+PAGES = {
+    "ptx-support.md": ptx_page,
+    "exactness.md": exactness_page,
+    "supported-calls.md": calls_page,
+    "numerics.md": numerics_page,
+}
 
 
 def main() -> int:

@@ -101,9 +101,10 @@ class FunctionCodegen(RegisterFile):
         self.checked = set()
         self.enter_block(index)
         for instruction in self.graph.blocks[index].instructions:
-            self._write_instruction(instruction)
+            self.write_instruction(instruction)
 
-    def _write_instruction(self, instruction: Instruction) -> None:
+    def write_instruction(self, instruction: Instruction) -> None:
+        """One instruction; raises UnsupportedError with its place."""
         self.instruction = instruction
         self.guard = None
         if instruction.guard is not None:
@@ -209,7 +210,7 @@ class FunctionCodegen(RegisterFile):
             case Address(base=inner, offset=offset):
                 return self.displaced(self.read(inner, bits=bits), offset)
         assert self.instruction is not None
-        raise self.unsupported(self.instruction, f"operand {operand!r}")
+        raise self.unsupported(self.instruction)
 
     def read_bits(self, operand: Operand, bits: int) -> Lanes:
         """A source operand as integers of exactly ``bits`` bits."""
@@ -254,7 +255,7 @@ class FunctionCodegen(RegisterFile):
             return
         if not isinstance(destination, Register):
             assert self.instruction is not None
-            raise self.unsupported(self.instruction, f"destination {destination!r}")
+            raise self.unsupported(self.instruction)
         element = self.element_of(destination)
         if element in FLOAT_BITS:
             parts = tuple(self.b.bitcast(p, element) for p in lanes.parts)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Value, constant
-from zluda.compiler.lanes import narrow
+from zluda.compiler.lanes import narrow, uniform
 from zluda.compiler.lower.table import base_space, lowers
 from zluda.compiler.target import VARYING, Lanes
 from zluda.ptx.module import Address, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
@@ -187,3 +187,9 @@ def _slice(f: FunctionCodegen, value: Value, at: int, bits: int) -> Value:
 @lowers("prefetch", "prefetchu", "discard", "applypriority")
 def hint(f: FunctionCodegen, instruction: Instruction) -> None:
     """Cache hints: no effect on results."""
+
+
+@lowers("createpolicy")
+def policy(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``createpolicy``: an opaque word that only cache hints read, and those have no effect."""
+    f.write(instruction.operands[0], uniform(f.b.const("i64", 0)))

@@ -39,7 +39,10 @@ red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = rela
 red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type [a], b{, e}    ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = <half> ; as = e:b64
 red{.sem}{.scope}{.space}.op{.cache_hint}.vec.type [a], s{, e}      ; sem = relaxed release ; space = global ; op = add ; vec = v2 v4 ; type = f32 ; as = e:b64 s:type
 red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type [a], s{, e}  ; sem = relaxed release ; space = global ; op = add min max ; type = <half> ; as = e:b64 s:type
-red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = inc dec min max add and or xor ; type = u32 s32 u64 b32
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = inc dec ; type = u32
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = min max ; type = u32 s32
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = add ; type = u32 s32 u64 s64
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = and or xor ; type = b32
 red.async{.mmio}.sem.scope{.space}.op.type [a], b                   ; sem = release ; space = global ; op = add ; type = u32 s32 u64
 
 vote.op.type d, !a                                          ; op = all any uni ; type = pred

@@ -1,0 +1,196 @@
+"""``docs/ptx-support.md`` and ``docs/exactness.md``: from the table, its lowerings and the evidence."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+import re
+from pathlib import Path
+
+import golden_file
+import judge
+import numpy
+import ptx_support
+import tensor_vectors
+from isa_forms import all_forms
+from isa_forms.inputs import BLOCK
+from ptx_support import DEVICES
+
+from zluda.ptx.instructions import OpcodeMismatch, find_opcode
+from zluda.ptx.table import FAMILIES
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
+
+_TITLES = {
+    "arithmetic": "Integer and floating-point arithmetic, logic, shifts",
+    "compare": "Comparison and selection",
+    "convert": "Conversion",
+    "memory": "Data movement",
+    "asynchronous": "Asynchronous copies, tensor maps, mbarriers",
+    "texture": "Textures and surfaces",
+    "control": "Control flow and miscellaneous",
+    "synchronise": "Barriers, fences, atomics, votes",
+    "matrix": "Matrices",
+    "video": "Video",
+}
+_INTRODUCTION = """\
+Every instruction of the PTX ISA 9.0, by the rows of the instruction table (`zluda/ptx/table/`), on each
+device.
+Of each row, combinations of types and needed words were lowered, up to forty, and each word at least once:
+
+- `exact`: all are lowered, and recorded results of an NVIDIA GPU come out bit for bit;
+- `yes`: all are lowered as the ISA says; no GPU's results are recorded;
+- `native`: all are lowered; computed by the device's own approximate units inside PTX's bound, and `exact`
+  with `--numerics nvidia`;
+- `but`: all are lowered but those with these words; `partly`: some combinations are not;
+- `no`: refused by name (`UnsupportedError`, verdict `unsupported`).
+
+*Checked* counts forms of the row whose results are held against an H200's; [exactness](exactness.md) says
+what evidence there is beside. All AMD targets share one lowering; `gfx90a`
+stands for waves of 64.""".splitlines()
+_APPROXIMATE = ("ex2", "tanh", "rsqrt", "lg2", "sin", "cos")
+
+
+def ptx_page() -> str:
+    """Every row of the instruction table on every device."""
+    checked = checked_rows()
+    lines = ["# PTX support", "", GENERATED, *_INTRODUCTION]
+    for family, title in _TITLES.items():
+        opcodes = dict.fromkeys(line.split(".")[0].split()[0] for line in table_lines(family))
+        lines += ["", f"## {title}", "", f"| instruction | types | {' | '.join(DEVICES)} | checked |"]
+        lines += ["|---|---|" + "---|" * (len(DEVICES) + 1)]
+        for row in ptx_support.support(list(opcodes)):
+            cells = [_cell(row, device, checked[row.row.text]) for device in DEVICES]
+            lines.append(
+                f"| {_head(row)} | {_types(row)} | {' | '.join(cells)} | {checked[row.row.text] or ''} |"
+            )
+    known = judge.excused("cpu", all_forms())
+    if known:
+        lines += ["", "Forms that are checked and known not to hold:", ""]
+        by_reason = collections.Counter((entry.outcome, entry.reason) for entry in known.values())
+        lines += [f"- {count} forms: {outcome}: {reason}" for (outcome, reason), count in by_reason.items()]
+    return "\n".join(lines) + "\n"
+
+
+def table_lines(family: str) -> list[str]:
+    """The rows of a family as text."""
+    lines = (line.partition("#")[0].strip() for line in FAMILIES[family].splitlines())
+    return [line for line in lines if line]
+
+
+def _head(row: ptx_support.Support) -> str:
+    dotted = row.row.text.split(";")[0].split("[")[0].split()[0]
+    words = {m.name: m.words for m in row.row.modifiers if m.role == "slot" and len(m.words) == 1}
+    for name, (word,) in words.items():
+        dotted = re.sub(rf"\.{name}(?![\w:])", f".{word}", dotted)
+    return f"`{dotted}`"
+
+
+def _types(row: ptx_support.Support) -> str:
+    lists = [sorted(m.words, key=_by_width) for m in row.row.modifiers if m.role == "type"]
+    return " · ".join(" ".join(words) for words in lists)
+
+
+def _by_width(word: str) -> tuple[str, int, str]:
+    match = re.match(r"([a-z]+)(\d*)", word)
+    return (match[1], int(match[2] or 0), word) if match else (word, 0, word)
+
+
+def _cell(row: ptx_support.Support, device: str, checked: int) -> str:
+    found = row.cell(device)
+    if found != "yes":
+        return found
+    row_words = set().union(*(m.words for m in row.row.modifiers if not m.optional))
+    approximate = row.row.opcode in _APPROXIMATE or row_words & {"approx", "full"}
+    if approximate and device != "cpu":
+        return "native"
+    return "exact" if checked or approximate or row.row.opcode in ptx_support.TENSOR else "yes"
+
+
+def checked_rows() -> collections.Counter[str]:
+    """How many recorded forms each row of the instruction table has, by the row's text."""
+    count: collections.Counter[str] = collections.Counter()
+    for form in all_forms():
+        for part in form.name.split(" + "):
+            try:
+                count[find_opcode(part.split()[0]).forms[0].row.text] += 1
+            except OpcodeMismatch:
+                continue  # named otherwise: "mov {h, h} of b32"
+    return count
+
+
+def unit_hashes() -> list[tuple[str, str]]:
+    """Each approximate unit and how many inputs its recorded hashes cover."""
+    with numpy.load(ROOT / "tests" / "numerics" / "data" / "mufu_hashes.npz") as file:
+        return [(name, "2^32" if len(file[name]) > 1 else "2^16") for name in file.files]
+
+
+def tensor_lines() -> list[str]:
+    """Forms and elements of the recorded tensor-core vectors, by opcode."""
+    found: dict[str, list[int]] = {}
+    for vector in tensor_vectors.vectors().values():
+        found.setdefault(vector.opcode, []).append(int(vector.d.size))
+    lines = ["| instruction | forms | elements of D recorded |", "|---|---|---|"]
+    lines += [f"| `{opcode}` | {len(sizes)} | {sum(sizes):,} |" for opcode, sizes in sorted(found.items())]
+    return [
+        *lines,
+        "",
+        "Tiles of operands and what an H200 computed of them; the CPU device gives the same bits.",
+    ]
+
+
+def contraction_lines() -> list[str]:
+    """What the contraction pass is held to."""
+    path = ROOT / "tests" / "compiler" / "contract" / "data" / "ptxas_fusions.json.gz"
+    cases = json.loads(gzip.decompress(path.read_bytes()))
+    sums = sum(len(case["fused"]) for case in cases)
+    return f"""\
+Whether an unsuffixed `add` is fused with the `mul` that feeds it decides last bits. The pass that decides it
+(`zluda/compiler/contract/`) is held to {len(cases)} kernels with {sums:,} sums, each of which ptxas 13.0's
+machine code fuses or does not. [The compiler](compiler.md#contraction) says how far it agrees on kernels that
+it was not made from.""".splitlines()
+
+
+def exactness_page() -> str:
+    """What is bit-exact, by which evidence."""
+    golden, meta = golden_file.load()
+    families: collections.Counter[str] = collections.Counter()
+    results: collections.Counter[str] = collections.Counter()
+    for form in all_forms():
+        families[form.family] += 1
+        results[form.family] += len(golden[form.name].digests) * BLOCK
+    lines = ["# Exactness", "", GENERATED]
+    lines += [
+        "The CPU device computes what an NVIDIA GPU computes, bit for bit, and the AMD devices do with",
+        "`--numerics nvidia`. What that rests on:",
+        "",
+        f"## Results of an {meta['gpu']}, form by form",
+        "",
+        f"{sum(families.values()):,} instruction forms, {sum(results.values()):,} results, recorded on",
+        f"{meta['date']} with driver {meta['driver']}. Tests hold the CPU device and the emulated AMD",
+        "devices to them ([conformance](conformance.md)).",
+        "",
+        "| family | forms | results |",
+        "|---|---|---|",
+        *(f"| {name} | {count:,} | {results[name]:,} |" for name, count in families.items()),
+        "",
+        "## Approximate units, all inputs",
+        "",
+        "| function | inputs | evidence |",
+        "|---|---|---|",
+        *(
+            f"| `{name}` | {inputs} | hashes of the GPU's outputs, 2^20 inputs each |"
+            for name, inputs in unit_hashes()
+        ),
+        "",
+        "## Tensor cores",
+        "",
+        *tensor_lines(),
+        "",
+        "## Contraction",
+        "",
+        *contraction_lines(),
+    ]
+    return "\n".join(lines) + "\n"
