@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _TRAPS = ("trap", "brkpt", "call", "assert")
 
 
+def _quad_permutation(sources: Sequence[int]) -> int | None:
+    """DPP's ``quad_perm`` control, two bits a lane, where all groups of four lanes exchange alike."""
+    if any(source != (lane & ~3) | (sources[lane % 4] & 3) for lane, source in enumerate(sources)):
+        return None
+    return sum((source & 3) << 2 * lane for lane, source in enumerate(sources[:4]))
+
+
 class WarpOps(BarrierOps):
     """The cross-lane part of AMD's TargetOps."""
 
@@ -38,7 +45,13 @@ class WarpOps(BarrierOps):
         return (b.and_(self.counted_lane(b), 31),)
 
     def permute(self, b: Builder, parts: tuple[Value, ...], sources: Sequence[int]) -> tuple[Value, ...]:
-        """See :class:`~zluda.compiler.target.TargetOps`."""
+        """See :class:`~zluda.compiler.target.TargetOps`. Among groups of four lanes by DPP."""
+        control = _quad_permutation(sources)
+        if control is not None and parts[0].width <= 32:
+            wide = b.zext(parts[0], "i32")
+            fixed = [constant("i32", n) for n in (control, 15, 15)] + [constant("i1", 1)]
+            found = b.call("llvm.amdgcn.update.dpp.i32", [wide, wide, *fixed], "i32")
+            return (b.trunc(found, parts[0].type),)
         hardware = self.counted_lane(b)
         source = linear(b, b.and_(hardware, 31), sources)
         return (self.from_hardware_lane(b, parts[0], b.or_(b.and_(hardware, 32), source)),)

@@ -14,7 +14,7 @@ from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower import tensor_memory
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.lower.tensor_loop import Job, each_element
-from zluda.compiler.lower.tensor_rules import RULES
+from zluda.compiler.lower.tensor_rules import RULES, Setting
 from zluda.compiler.lower.tensor_warp import (
     Matrix,
     Parts,
@@ -214,7 +214,8 @@ class _Multiplier:
     ) -> None:
         a, b, c, *metadata = registers
         self.name = name
-        self.warp, self.form, self.op, self.mode, self.selector = warp, form, form.operation, mode, selector
+        self.warp, self.form, self.op, self.selector = warp, form, form.operation, selector
+        self.setting = Setting(form.operation, mode, warp.ops.many_registers)
         self.rule = RULES[self.op.rule]
         self.metadata = metadata[0][0] if metadata else None
         self.a = Matrix(warp, form.fragment_a, _travelling(warp, form, a, "a", form.fragment_a))
@@ -239,9 +240,7 @@ class _Multiplier:
         return Job(self.c.fetch(places), a, b)
 
     def _combine(self, b: Builder, words: list[tuple[Value, Value]], c: Value) -> Value:
-        arrive = self.rule.arrive
-        pairs = [(arrive(b, x), arrive(b, y)) for x, y in words]
-        return b.splat(self.rule.combine(b, self.op, pairs, c, self.mode), c.lanes)
+        return b.splat(self.rule.combine(b, self.setting, words, c), c.lanes)
 
     # --- sparse A ----------------------------------------------------------------------------------
 
