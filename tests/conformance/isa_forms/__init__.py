@@ -18,6 +18,7 @@ from isa_forms import (
     floating,
     integer,
     memory,
+    tensor,
     various,
     video,
     warp,
@@ -38,6 +39,7 @@ AWAITING = {
     "contraction": contraction,
     "various": various,
     "asynchronous": asynchronous,
+    "tensor": tensor,
 }
 """Families that no GPU has been asked about yet; once ``golden.npz`` holds them they go into FAMILIES."""
 
