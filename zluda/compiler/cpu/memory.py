@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from zluda.compiler.analysis.shapes import ZEROS, group_uniform
 from zluda.compiler.cpu.addresses import AddressOps
@@ -15,6 +16,8 @@ from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
+
+T = TypeVar("T")
 
 
 class MemoryOps(AddressOps):
@@ -138,22 +141,44 @@ class MemoryOps(AddressOps):
         mask: Value | None,
     ) -> Value:
         """A load whose addresses are, as often, consecutive without our knowing: tested when it runs."""
+        whole, gathered = self._by_shape(
+            f,
+            lanes,
+            size,
+            mask,
+            lambda first: self._load_rows(f, self.pointer(f, space, first, offset), element, size, 1, mask)[
+                0
+            ],
+            lambda: self._gather(f, self.pointer(f, space, lanes, offset), element, size, mask),
+        )
+        return f.b.phi(element, self.geometry.width, [whole, gathered])
+
+    def _by_shape(
+        self,
+        f: FunctionCodegen,
+        lanes: Value,
+        size: int,
+        mask: Value | None,
+        together: Callable[[Value], T],
+        apart: Callable[[], T],
+    ) -> tuple[tuple[T, str], tuple[T, str]]:
+        """One access where active lanes are consecutive, another elsewhere; each with its block."""
         b, width = f.b, self.geometry.width
         first = b.extract(lanes, 0)
         steps = b.vector(lanes.type, [i * size for i in range(width)])
-        apart = b.icmp("ne", b.add(b.splat(first, width), steps), lanes)
+        scattered = b.icmp("ne", b.add(b.splat(first, width), steps), lanes)
         if mask is not None:
-            apart = b.and_(apart, mask)
-        scattered, row, rest, join = b.any(apart), b.fresh("row"), b.fresh("gather"), b.fresh("loaded")
-        b.cond_branch(scattered, rest, row)
+            scattered = b.and_(scattered, mask)
+        condition, row, rest, join = b.any(scattered), b.fresh("row"), b.fresh("apart"), b.fresh("join")
+        b.cond_branch(condition, rest, row)
         b.label(row)
-        whole = self._load_rows(f, self.pointer(f, space, first, offset), element, size, 1, mask)[0]
+        whole = together(first)
         b.branch(join)
         b.label(rest)
-        gathered = self._gather(f, self.pointer(f, space, lanes, offset), element, size, mask)
+        single = apart()
         b.branch(join)
         b.label(join)
-        return b.phi(element, width, [(whole, row), (gathered, rest)])
+        return (whole, row), (single, rest)
 
     # --- stores ----------------------------------------------------------------------------------------
 
@@ -226,21 +251,14 @@ class MemoryOps(AddressOps):
         size: int,
         mask: Value | None,
     ) -> None:
-        b, width = f.b, self.geometry.width
-        first = b.extract(lanes, 0)
-        steps = b.vector(lanes.type, [i * size for i in range(width)])
-        apart = b.icmp("ne", b.add(b.splat(first, width), steps), lanes)
-        if mask is not None:
-            apart = b.and_(apart, mask)
-        scattered, row, rest, join = b.any(apart), b.fresh("row"), b.fresh("scatter"), b.fresh("stored")
-        b.cond_branch(scattered, rest, row)
-        b.label(row)
-        self._store_rows(f, self.pointer(f, space, first, offset), [value], size, mask)
-        b.branch(join)
-        b.label(rest)
-        scatter(f, value, self.pointer(f, space, lanes, offset), size, mask)
-        b.branch(join)
-        b.label(join)
+        self._by_shape(
+            f,
+            lanes,
+            size,
+            mask,
+            lambda first: self._store_rows(f, self.pointer(f, space, first, offset), [value], size, mask),
+            lambda: scatter(f, value, self.pointer(f, space, lanes, offset), size, mask),
+        )
 
 
 def masked_load(

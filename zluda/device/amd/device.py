@@ -10,12 +10,12 @@ from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import Dim3, Kernel
-from zluda.device.cpu.memory import Memory
+from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
 
 
-class AmdDevice:
+class AmdDevice(HostMemory):
     """An AMD GPU, emulated. Implements :class:`zluda.device.base.Device` for PTX modules.
 
     ``name`` is a target's (``"gfx1030"``), ``memory`` where allocations live. ``numerics`` is ``"nvidia"``,
@@ -47,24 +47,6 @@ class AmdDevice:
         self.memory = self.variables = self.emulator.memory
         self.refusals = RefusalCell(self.memory)
         self.wave_size = wave_size or default_wave_size(self.emulator.target)
-
-    def allocate(self, size: int, *, address: int | None = None) -> int:
-        return self.emulator.allocate(size, address=address)
-
-    def free(self, address: int) -> None:
-        self.emulator.free(address)
-
-    def read(self, address: int, size: int) -> bytes:
-        return self.emulator.read(address, size)
-
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        self.emulator.write(address, data)
-
-    def copy(self, destination: int, source: int, size: int) -> None:
-        self.emulator.copy(destination, source, size)
-
-    def fill(self, address: int, pattern: bytes, count: int) -> None:
-        self.emulator.fill(address, pattern, count)
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> AmdCode[EmulatedKernel]:
         return AmdCode(self, module, globals_at or {})

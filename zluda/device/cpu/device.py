@@ -13,14 +13,14 @@ from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.link import runtime
-from zluda.device.cpu.memory import Memory
+from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
 from zluda.device.limits import validate
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 
-class CpuDevice:
+class CpuDevice(HostMemory):
     """Runs kernels in this process, bit for bit as NVIDIA's GPUs do.
 
     ``memory`` is where allocations live (a fresh :class:`Memory` by default). ``threads`` is how many blocks
@@ -42,24 +42,6 @@ class CpuDevice:
         runtime()
         self._pool = Pool(threads)
         self._grids = itertools.count(1)
-
-    def allocate(self, size: int, *, address: int | None = None) -> int:
-        return self.memory.allocate(size, address)
-
-    def free(self, address: int) -> None:
-        self.memory.free(address)
-
-    def read(self, address: int, size: int) -> bytes:
-        return self.memory.read(address, size)
-
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        self.memory.write(address, data)
-
-    def copy(self, destination: int, source: int, size: int) -> None:
-        self.memory.write(destination, self.memory.read(source, size))
-
-    def fill(self, address: int, pattern: bytes, count: int) -> None:
-        self.memory.write(address, pattern * count)
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> CpuCode:
         own = {PERTURBATION: ctypes.addressof(self._perturbation)}

@@ -216,3 +216,27 @@ def _merged(reservations: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             first, last = result[-1][0], max(last, sum(result.pop()))
         result.append((first, last - first))
     return result
+
+
+class HostMemory:
+    """The memory part of :class:`zluda.device.base.Device`, where a :class:`Memory` is behind it."""
+
+    memory: Memory
+
+    def allocate(self, size: int, *, address: int | None = None) -> int:
+        return self.memory.allocate(size, address)
+
+    def free(self, address: int) -> None:
+        self.memory.free(address)
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.memory.read(address, size)
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        self.memory.write(address, data)
+
+    def copy(self, destination: int, source: int, size: int) -> None:
+        self.memory.write(destination, self.memory.read(source, size))
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        self.memory.write(address, pattern * count)

@@ -17,7 +17,7 @@ from zluda.device.amd.emulator.lift import lift
 from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
 from zluda.device.base import Code, Dim3, Kernel, KernelParameter
 from zluda.device.cpu.attributes import ATTRIBUTES
-from zluda.device.cpu.memory import Memory
+from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.errors import DeviceError, HangError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -99,7 +99,7 @@ class EmulatedCode:
         self._kernels.clear()
 
 
-class EmulatedDevice:
+class EmulatedDevice(HostMemory):
     """An AMD GPU in software. Implements :class:`zluda.device.base.Device` for code objects.
 
     ``check="memory"`` tests every global access against the live allocations; ``check_alignment`` makes
@@ -133,26 +133,6 @@ class EmulatedDevice:
         self._structures: int | None = None
         self._kernarg: tuple[int, int] = (0, 0)  # address and size of the buffer for kernel arguments
         self.instructions = 0
-
-    # --- memory ----------------------------------------------------------------------------------------
-
-    def allocate(self, size: int, *, address: int | None = None) -> int:
-        return self.memory.allocate(size, address)
-
-    def free(self, address: int) -> None:
-        self.memory.free(address)
-
-    def read(self, address: int, size: int) -> bytes:
-        return self.memory.read(address, size)
-
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        self.memory.write(address, data)
-
-    def copy(self, destination: int, source: int, size: int) -> None:
-        self.memory.write(destination, self.memory.read(source, size))
-
-    def fill(self, address: int, pattern: bytes, count: int) -> None:
-        self.memory.write(address, pattern * count)
 
     # --- code ------------------------------------------------------------------------------------------
 
