@@ -40,6 +40,10 @@ def _operands(row: Row) -> list[tuple[int, str]]:
     return sorted(found.items())
 
 
+def _wave(target: str) -> int:
+    return 64 if target.startswith("gfx9") else 32
+
+
 def _register(index: int, kind: str) -> str:
     return _SOURCES[index] if kind.endswith("64") else _SINGLE[index]
 
@@ -70,7 +74,7 @@ def _text(name: str, row: Row, wave: int) -> list[str]:
 @cache
 def _accepted(target: str, name: str) -> str | None:
     """The assembly text of an instruction, None where the target does not have it."""
-    wave = 64 if target == "gfx90a" else 32
+    wave = _wave(target)
     for text in reversed(_text(name, rows()[name], wave)):
         try:
             assemble(target, text)
@@ -142,15 +146,16 @@ def _with_low(raw: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
 
 def _kernel(target: str, label: str, texts: list[str]) -> str:
     """A kernel that runs instructions one after the other and stores v[12:13] and the mask of each."""
-    wave64 = target == "gfx90a"
+    wave64 = _wave(target) == 64
+    wait, block = ("s_wait_idle", "ttmp9") if target.startswith("gfx12") else ("s_waitcnt 0", "s2")
     lines = [
         f"{label}:",
         "s_load_dwordx4 s[4:7], s[0:1], 0x0",
-        "v_and_b32 v0, 0x3ff, v0\n v_lshl_add_u32 v0, s2, 6, v0",
+        f"v_and_b32 v0, 0x3ff, v0\n v_lshl_add_u32 v0, {block}, 6, v0",
         "v_lshlrev_b32 v1, 5, v0\n v_lshlrev_b32 v2, 4, v0",
-        "s_waitcnt lgkmcnt(0)",
+        wait,
         "global_load_dwordx4 v[20:23], v1, s[4:5]\n global_load_dwordx4 v[24:27], v1, s[4:5] offset:16",
-        "s_waitcnt vmcnt(0)",
+        wait,
     ]
     for text in texts:
         lines += [f"v_mov_b32 v{4 + i}, v{20 + i}" for i in range(6)]
@@ -169,7 +174,7 @@ def _kernel(target: str, label: str, texts: list[str]) -> str:
 
 def _run(target: str, texts: list[str], data: np.ndarray) -> np.ndarray:
     """(instructions, threads, 4) words: v12, v13, mask low, mask high."""
-    wave32 = target != "gfx90a"
+    wave32 = _wave(target) == 32
     device = EmulatedDevice(target, threads=1)
     try:
         code = device.load_code_object(
@@ -247,7 +252,7 @@ def test_every_row_has_a_reference_or_a_test_of_its_own() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["int", "f16", "f32", "f64"])
 def test_instructions_agree_with_numpy(target: str, kind: str) -> None:
-    wave = 64 if target == "gfx90a" else 32
+    wave = _wave(target)
     names = [n for n in _tested() if n in amd_reference.REFERENCE and _kind(rows()[n]) == kind]
     names = [n for n in names if _accepted(target, n) is not None]
     assert len(names) > 15
