@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zluda.device.names import ENVELOPE
-from zluda.diff.element_type import TraceModules
 from zluda.diff.envelope import Envelope, Placed, numbers_of, same_number
 from zluda.diff.results import BufferComparison
 from zluda.diff.values import ElementType, element_type
@@ -35,6 +34,8 @@ from zluda.tracefile import Call, Launch
 
 if TYPE_CHECKING:
     import numpy.typing
+
+    from zluda.diff.element_type import TraceModules
 
     Array = numpy.typing.NDArray[Any]
 
@@ -79,7 +80,7 @@ class Envelopes:
 
     def __init__(self, record: Record, time_limit: float | None) -> None:
         self._record, self._time_limit = record, time_limit
-        self._modules = TraceModules(record.trace)
+        self._modules: TraceModules | None = None
         self._approximations_of: dict[tuple[int, str], list[str]] = {}
         self._session: Session | None = None
         self._shadow: Recovery | None = None
@@ -111,11 +112,14 @@ class Envelopes:
         """Those of the kernel and all it can call; none where there is no PTX to tell."""
         from zluda.compiler.lower.approximate import approximations
         from zluda.compiler.unit import kernel_unit
+        from zluda.diff.element_type import TraceModules
 
         if launch.module is None:
             return []
         key = (launch.module, launch.kernel)
         if key not in self._approximations_of:
+            if self._modules is None:
+                self._modules = TraceModules(self._record.trace)
             module = self._modules.get(launch.module)
             found = approximations(kernel_unit(module, launch.kernel, launch.block)) if module else []
             self._approximations_of[key] = found
