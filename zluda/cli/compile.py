@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--numerics", type=click.Choice(["nvidia", "native"]), help="As for `zluda replay`; its default, else."
 )
+@click.option(
+    "--contract", type=click.Choice(["auto", "on", "off"]), default="auto", help="As for `zluda replay`."
+)
 @click.option("--wave", type=click.Choice(["32", "64"]), help="Lanes a wave, where the target has both.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write; objects: a file or a directory.")
 @click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="At once; as many as processors.")
@@ -44,6 +47,7 @@ def command(
     kernel: str | None,
     block: str,
     numerics: str | None,
+    contract: str,
     wave: str | None,
     output: str | None,
     jobs: int | None,
@@ -77,6 +81,7 @@ def command(
         block=block_shape(block),
         wave_size=int(wave or 0),
         numerics=names.chosen_numerics(target, numerics),
+        contract=contract,
     )
     found = emit_kernels(module, kernels, request, jobs=jobs or 0)
     whole = [e for e in found if e.failure is None]

@@ -37,6 +37,12 @@ _WORST_FIRST = (1, 2, 0)
     metavar="KIND",
     help="nvidia (default on cpu): bit for bit. native (default on AMD): approximate as the device does.",
 )
+@click.option(
+    "--contract",
+    type=click.Choice(["auto", "on", "off"]),
+    default="auto",
+    help="Which a*b+c is rounded once: as NVIDIA's assembler decides, all, none.",
+)
 @click.option("--output", "-o", metavar="FILE", help="Write the replayed memory as a trace.")
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
@@ -49,6 +55,7 @@ def command(
     devices: tuple[str, ...],
     mode: str,
     numerics: str | None,
+    contract: str,
     output: str | None,
     select: tuple[str, ...],
     allow: str,
@@ -86,6 +93,7 @@ def command(
                 device=device,
                 mode=mode,
                 numerics=numerics,
+                contract=contract,
                 output=output,
                 select=select,
                 time_limit=time_limit,

@@ -29,6 +29,7 @@ def compile_kernel(
     code_object_version: int = 5,
     end_refused: bool = False,
     numerics: str = "nvidia",
+    contract: str = "auto",
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
@@ -36,9 +37,10 @@ def compile_kernel(
     ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
     loader is to read (4 or 5), and ``end_refused`` that a wave which comes to what cannot be done ends where
     a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
-    do, or ``"native"``, by the target's own. Raises PtxError when the kernel's text is wrong,
-    UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
-    compiled before comes out of the kernel cache (``cache/``).
+    do, or ``"native"``, by the target's own; ``contract`` which products and sums are rounded as one
+    (:mod:`zluda.compiler.contract`). Raises PtxError when the kernel's text is wrong, UnsupportedError naming
+    the first instruction (and its place) that has no lowering on the target. What was compiled before comes
+    out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
 
@@ -46,14 +48,14 @@ def compile_kernel(
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit
 
-        unit, options = kernel_unit(module, name, block), {"block": block, "numerics": numerics}
+        unit, options = kernel_unit(module, name, block, contract), {"block": block, "numerics": numerics}
         unit.numerics = numerics
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.target import WARP
 
-    unit = build_unit(module, name)
+    unit = build_unit(module, name, contract)
     unit.numerics = numerics
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
     options = {

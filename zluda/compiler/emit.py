@@ -25,8 +25,8 @@ BINARY = ("obj", "hsaco")
 class Request:
     """What is wanted of each kernel: a ``kind`` of :data:`KINDS` (or none), a report, or both.
 
-    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). ``numerics`` is as
-    for :func:`zluda.compiler.compile_kernel`.
+    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). ``numerics`` and
+    ``contract`` are as for :func:`zluda.compiler.compile_kernel`.
     """
 
     target: str
@@ -35,6 +35,7 @@ class Request:
     block: Dim3 = (256, 1, 1)
     wave_size: int = 0
     numerics: str = "nvidia"
+    contract: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dic
         block=request.block,
         wave_size=request.wave_size,
         numerics=request.numerics,
+        contract=request.contract,
     ).code
     code = compiled if request.target == "cpu" else link(compiled)
     if request.kind in BINARY:
@@ -112,7 +114,7 @@ def _text(module: Module, name: str, request: Request) -> bytes:
         from zluda.compiler.cpu.llvm import emit_assembly
         from zluda.compiler.unit import kernel_unit
 
-        unit = kernel_unit(module, name, request.block)
+        unit = kernel_unit(module, name, request.block, request.contract)
         unit.numerics = request.numerics
         text = kernel_ir(unit)
         return text.encode() if request.kind == "llvm" else emit_assembly(text)
@@ -122,7 +124,7 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     from zluda.compiler.amd.unit import build_unit
 
     chosen = target_id(request.target).target
-    unit = build_unit(module, name)
+    unit = build_unit(module, name, request.contract)
     unit.numerics = request.numerics
     text = amd_ir(unit, chosen, request.wave_size)
     if request.kind == "llvm":

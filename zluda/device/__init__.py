@@ -36,8 +36,9 @@ def open_device(
 
     ``numerics`` says how approximate instructions are computed: ``"nvidia"``, as NVIDIA's units to the bit
     (the default on the CPU), or ``"native"``, by the device's own means (on AMD GPUs). ``check`` is
-    ``"none"``, ``contract`` ``"auto"``. A value that this version does not have raises UnsupportedError
-    naming it. ``isolate=True`` runs translated code in a runner
+    ``"none"``. ``contract`` says which products and sums that PTX leaves open are rounded once: ``"auto"``,
+    those that NVIDIA's assembler fuses, ``"on"``, all that may be, ``"off"``, none. A value that this version
+    does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
     process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one. ``schedule``
     other than 0 varies the order in which an emulated AMD GPU runs waves, the same way for the same number.
     Raises DeviceError for a device that is not there.

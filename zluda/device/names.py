@@ -16,7 +16,7 @@ NUMERICS: dict[str, tuple[str, ...]] = {
 ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
 CHECKS = ("none",)
-CONTRACTS = ("auto",)
+CONTRACTS = ("auto", "on", "off")
 
 _NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
 _LATER = "not in this version; it has cpu, cuda:N, hip:N and gfxNNN"
@@ -66,7 +66,7 @@ def check_options(name: str, *, numerics: str | None, check: str, contract: str,
     wanted = {
         "numerics": (numerics, (None, *NUMERICS[kind(name)])),
         "check": (check, CHECKS),
-        "contract": (contract, CONTRACTS),
+        "contract": (contract, CONTRACTS if kind(name) != "cuda" else CONTRACTS[:1]),
     }
     for option, (value, known) in wanted.items():
         if value not in known:

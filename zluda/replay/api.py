@@ -26,6 +26,7 @@ def replay(
     *,
     mode: str = "stream",
     numerics: str | None = None,
+    contract: str = "auto",
     output: str | os.PathLike[str] | None = None,
     select: str | Iterable[str] = (),
     time_limit: float | None = None,
@@ -37,10 +38,11 @@ def replay(
     ``mode="stream"`` runs the calls in their recorded order, each launch on the memory that the launches
     before it left. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
     ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
-    ``time_limit`` is the number of seconds after which a launch counts as a hang. ``schedule`` other than
-    0 varies the order of waves on an emulated AMD GPU, reproducibly. Raises TraceError for a
-    file that cannot be read, DeviceError for a device that is not there, UnsupportedError for an option of a
-    later version.
+    ``contract`` (``auto``, ``on``, ``off``) says which products and sums are rounded once, see
+    ``zluda.open_device``. ``time_limit`` is the number of seconds after which a launch counts as a hang.
+    ``schedule`` other than 0 varies the order of waves on an emulated AMD GPU, reproducibly. Raises
+    TraceError for a file that cannot be read, DeviceError for a device that is not there, UnsupportedError
+    for an option of a later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
@@ -51,13 +53,14 @@ def replay(
     started = time.perf_counter()
     config.load()
     full = names.resolve(device)
-    names.check_options(full, numerics=numerics, check="none", contract="auto", schedule=schedule)
+    names.check_options(full, numerics=numerics, check="none", contract=contract, schedule=schedule)
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
         return _replay(
             trace,
             full,
             numerics=numerics,
+            contract=contract,
             output=output,
             selection=selection,
             time_limit=time_limit,
@@ -72,6 +75,7 @@ def _replay(
     device: str,
     *,
     numerics: str | None,
+    contract: str,
     output: str | os.PathLike[str] | None,
     selection: Selection,
     time_limit: float | None,
@@ -87,12 +91,14 @@ def _replay(
 
     plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
     with ExitStack() as stack:
-        stack.enter_context(compile_ahead(trace.path, device, numerics))
+        if contract == "auto":  # as precompiled kernels are
+            stack.enter_context(compile_ahead(trace.path, device, numerics))
         session = stack.enter_context(
             Session(
                 device,
                 plan,
                 numerics=numerics,
+                contract=contract,
                 time_limit=time_limit,
                 cache_scope=file_scope(trace.path),
                 schedule=schedule,

@@ -22,12 +22,14 @@ class Session:
         plan: AddressPlan,
         *,
         numerics: str | None,
+        contract: str = "auto",
         time_limit: float | None,
         cache_scope: str = "",
         schedule: int = 0,
     ) -> None:
         self._device, self._plan, self._cache_scope = device, plan, cache_scope
         self._numerics, self._time_limit, self._schedule = numerics, time_limit, schedule
+        self._contract = contract
         self._runner: runner.Runner | None = None
         self._failure: BaseException | None = None
         self._starting = self._start()
@@ -43,6 +45,7 @@ class Session:
                 self._device,
                 reservations=self._plan.reservations,
                 numerics=self._numerics,
+                contract=self._contract,
                 time_limit=self._time_limit,
                 cache_scope=self._cache_scope,
                 schedule=self._schedule,

@@ -47,14 +47,21 @@ _EMULATOR_SHARE = 0.9  # of a command's time limit: it can say where a kernel ha
 
 
 def _cpu(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
-    return CpuDevice(memory, numerics=numerics)
+    return CpuDevice(memory, numerics=numerics, contract=setup["contract"])
 
 
 def _amd(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
     from zluda.device.amd import AmdDevice
 
     timeout_s = _EMULATOR_SHARE * setup["time_limit"]
-    return AmdDevice(setup["device"], memory, numerics=numerics, seed=setup["schedule"], timeout_s=timeout_s)
+    return AmdDevice(
+        setup["device"],
+        memory,
+        numerics=numerics,
+        contract=setup["contract"],
+        seed=setup["schedule"],
+        timeout_s=timeout_s,
+    )
 
 
 # Kind of device → (what makes it, the package whose modules may be imported late).
@@ -83,7 +90,12 @@ def hip_driver(setup: Mapping[str, Any], memory: object) -> Driver:
 
     reservations = [(start, size) for start, size in setup["reservations"]]
     numerics = names.chosen_numerics(setup["device"], setup["numerics"])
-    device = HipDevice(int(setup["device"].partition(":")[2]), numerics=numerics, reservations=reservations)
+    device = HipDevice(
+        int(setup["device"].partition(":")[2]),
+        numerics=numerics,
+        contract=setup["contract"],
+        reservations=reservations,
+    )
     with cache.using(None):
         _warm_up(TranslatedDriver(device))
     return TranslatedDriver(device)

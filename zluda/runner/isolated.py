@@ -120,9 +120,11 @@ class IsolatedDevice:
         self._runner.close()
 
 
-def open_isolated(device: str, *, numerics: str | None = None, schedule: int = 0) -> IsolatedDevice:
+def open_isolated(
+    device: str, *, numerics: str | None = None, contract: str = "auto", schedule: int = 0
+) -> IsolatedDevice:
     """Start a runner over ``device`` and wrap it."""
-    runner = start(device, numerics=numerics, schedule=schedule)
+    runner = start(device, numerics=numerics, contract=contract, schedule=schedule)
     try:
         return IsolatedDevice(runner)
     except BaseException:

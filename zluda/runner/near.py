@@ -90,6 +90,7 @@ def start(
     *,
     reservations: Sequence[tuple[int, int]] = (),
     numerics: str | None = None,
+    contract: str = "auto",
     untrusted: bool = False,
     memory_limit: int | None = None,
     time_limit: float | None = None,
@@ -110,7 +111,7 @@ def start(
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
     wanted = None if (device, numerics) == ("cpu", ENVELOPE) else numerics
-    check_options(device, numerics=wanted, check="none", contract="auto", schedule=schedule)
+    check_options(device, numerics=wanted, check="none", contract=contract, schedule=schedule)
     factory, shared_memory, confined = FACTORIES[kind(device)]
     store = open_store() if confined and config.load().cache_policy != "off" else None
     limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
@@ -120,6 +121,7 @@ def start(
         "confined": confined,
         "shared_memory": shared_memory,
         "numerics": numerics,
+        "contract": contract,
         "schedule": schedule,
         "time_limit": limit,
         "cache": store is not None,

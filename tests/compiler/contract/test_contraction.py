@@ -53,8 +53,8 @@ def _contracted(body: str, mode: str = "auto") -> list[str]:
     return lines[first + 1 : -3]
 
 
-def _result(device: str, body: str, inputs: list[float], target: str = "sm_90") -> float:
-    with zluda.open_device(device) as opened:
+def _result(device: str, body: str, inputs: list[float], target: str = "sm_90", **options: Any) -> float:
+    with zluda.open_device(device, **options) as opened:
         kernel = opened.load_module(HEAD.format(target=target) + KERNEL.format(body=body)).kernel("k")
         given = opened.array(numpy.array((inputs + [0.0] * 4)[:4], dtype=numpy.float32))
         out = opened.empty(1, numpy.float32)
@@ -122,6 +122,17 @@ def test_on_fuses_what_has_to_exist_too_and_off_fuses_nothing() -> None:
     assert contract_function(function, "off") is function
     with pytest.raises(ValueError, match="contract='some'"):
         contract_function(function, "some")
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("device", ["cpu", "gfx1030"])
+def test_a_device_is_opened_with_a_mode(device: str, isolate: bool) -> None:
+    body = "mul.f32 %f5, %f1, %f1; add.f32 %f0, %f5, %f2;"
+    kept = body + "st.global.f32 [%in], %f5;"
+    once, twice = 2.0**-11 + 2.0**-24, 2.0**-11
+    for mode, expected in (("auto", (once, twice)), ("on", (once, once)), ("off", (twice, twice))):
+        for text, value in zip((body, kept), expected, strict=True):
+            assert _result(device, text, [A, -1.0], contract=mode, isolate=isolate) == value
 
 
 def test_a_module_for_a_debugger_is_left_alone() -> None:

@@ -30,9 +30,9 @@ TALLIES = "zluda.tallies"
 """The shared variable of ``bar.red`` with a thread count: sums and warps of 16 barriers, a word a warp."""
 
 
-def build_unit(module: Module, name: str) -> Unit:
+def build_unit(module: Module, name: str, contract: str = "auto") -> Unit:
     """The kernel with all it reaches."""
-    unit = kernel_unit(module, name, ANY_BLOCK)
+    unit = kernel_unit(module, name, ANY_BLOCK, contract)
     unit.slow_mode = config.load().wave64_slow_mode
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]

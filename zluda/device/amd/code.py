@@ -52,6 +52,9 @@ class Loader(Protocol[K_co]):
     def numerics(self) -> str: ...
 
     @property
+    def contract(self) -> str: ...
+
+    @property
     def end_refused(self) -> bool:
         """Whether a wave that comes to what cannot be done ends, where a trap would end the process."""
         ...
@@ -127,7 +130,7 @@ class AmdKernel(Generic[K]):
         if self._shared_bytes is None:
             from zluda.compiler.amd.unit import build_unit
 
-            self._shared_bytes = build_unit(self.code.module, self.name).shared.static_bytes
+            self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
         return self._shared_bytes
 
     def load(self) -> tuple[CompiledKernel, K]:
@@ -141,6 +144,7 @@ class AmdKernel(Generic[K]):
                 wave_size=device.wave_size,
                 code_object_version=device.code_object_version,
                 numerics=device.numerics,
+                contract=device.contract,
                 end_refused=device.end_refused,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}

@@ -36,8 +36,9 @@ class AmdDevice(HostMemory):
         timeout_s: float | None = None,
         wave_size: int = 0,
         numerics: str = "nvidia",
+        contract: str = "auto",
     ) -> None:
-        self.numerics = numerics
+        self.numerics, self.contract = numerics, contract
         cache.prepare()
         scheduler()
         self.emulator = EmulatedDevice(

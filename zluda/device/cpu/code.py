@@ -46,7 +46,7 @@ class CpuKernel:
         if self._shared_bytes is None:
             from zluda.compiler.unit import Unit
 
-            unit = Unit(self.code.module, self.code.module.function(self.name), (1, 1, 1))
+            unit = Unit(self.code.module, self.code.module.function(self.name), (1, 1, 1), contract="off")
             self._shared_bytes = unit.shared.static_bytes
         return self._shared_bytes
 
@@ -55,7 +55,12 @@ class CpuKernel:
         found = self._specializations.get(block)
         if found is None:
             compiled = compile_kernel(
-                self.code.module, self.name, "cpu", block=block, numerics=self.code.numerics
+                self.code.module,
+                self.name,
+                "cpu",
+                block=block,
+                numerics=self.code.numerics,
+                contract=self.code.contract,
             )
             addresses = [self.code.address(n) for n in compiled.symbols]
             table = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
@@ -77,8 +82,10 @@ class CpuCode:
         *,
         numerics: str,
         own_symbols: Mapping[str, int],
+        contract: str = "auto",
     ) -> None:
         self.memory, self.module, self.numerics = memory, module, numerics
+        self.contract = contract
         self._own_symbols = own_symbols
         self.kernel_names = tuple(module.kernel_names)
         self._kernels: dict[str, CpuKernel] = {}

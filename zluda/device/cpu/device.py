@@ -33,9 +33,14 @@ class CpuDevice(HostMemory):
     emulated = False
 
     def __init__(
-        self, memory: Memory | None = None, *, threads: int | None = None, numerics: str = "nvidia"
+        self,
+        memory: Memory | None = None,
+        *,
+        threads: int | None = None,
+        numerics: str = "nvidia",
+        contract: str = "auto",
     ) -> None:
-        self.numerics = numerics
+        self.numerics, self.contract = numerics, contract
         self._perturbation = Perturbation()
         self.memory = memory if memory is not None else Memory()
         cache.prepare()
@@ -45,7 +50,14 @@ class CpuDevice(HostMemory):
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> CpuCode:
         own = {PERTURBATION: ctypes.addressof(self._perturbation)}
-        return CpuCode(self.memory, module, globals_at or {}, numerics=self.numerics, own_symbols=own)
+        return CpuCode(
+            self.memory,
+            module,
+            globals_at or {},
+            numerics=self.numerics,
+            own_symbols=own,
+            contract=self.contract,
+        )
 
     def perturb(self, share: float, pattern: int, seed: int) -> None:
         """From now on move approximate results by this share of their bounds; at first they are exact.

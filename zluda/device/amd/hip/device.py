@@ -43,10 +43,12 @@ class HipDevice:
         ordinal: int = 0,
         *,
         numerics: str = "native",
+        contract: str = "auto",
         reservations: Sequence[tuple[int, int]] = (),
         runtime: Runtime | None = None,
     ) -> None:
         self.name, self.numerics, self._ordinal = f"hip:{ordinal}", numerics, ordinal
+        self.contract = contract
         self.runtime = runtime or load()
         self._open()
         self.target_id = self.runtime.architecture(ordinal)
