@@ -11,10 +11,11 @@ from tensor_kernels import form_of, kernel, launch, mma_ptx, vector
 from tensor_vectors import Bits, Vector, vectors
 
 import zluda
-from zluda.errors import UnsupportedError
+from zluda.errors import PtxError, UnsupportedError
 from zluda.numerics.tensor_cores import fragments, operations, warp
 from zluda.numerics.tensor_cores.fragments import metadata_place
 from zluda.numerics.tensor_cores.operations import Form, packed_bits
+from zluda.ptx import parse_module
 
 WARP_FORMS = [name for name, v in vectors().items() if v.opcode != "wgmma"]
 QUICK = 5  # one form in so many is not slow
@@ -94,13 +95,12 @@ def test_amd_devices_give_the_same_bits(target: str) -> None:
     ("opcode", "operands"),
     [
         ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e4m3.f32", (4, 4, 2, 4)),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32", (4, 4, 2, 4)),
         ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", (4, 4, 2, 4)),
-        ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f32", (2, 4, 2, 4)),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (4, 2, 2, 4)),
         ("mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16", (2, 4, 4, 2)),
         ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32", (4, 4, 4, 4)),
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite", (8, 8, 8, 8)),
+        ("wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32", (2, 1, 1, 2)),
     ],
 )
 def test_other_forms_are_refused_by_name(cpu: Any, opcode: str, operands: tuple[int, ...]) -> None:
@@ -112,6 +112,24 @@ def test_other_forms_are_refused_by_name(cpu: Any, opcode: str, operands: tuple[
         module.kernel("k").launch(grid=1, block=32, args=[0, 0, 0, 0, 0])
     assert opcode in str(error.value) or "registers" in str(error.value)
     assert "kernel k" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32",
+        "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f32",
+        "mma.sync.aligned.m16n8k32.row.col.f32.e2m1.e4m3.f32",
+        "mma.sync.aligned.m16n8k8.row.col.s32.s8.s8.s32",
+        "mma.sp.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.u8.s32",
+    ],
+)
+def test_what_ptxas_knows_for_no_target_does_not_parse(opcode: str) -> None:
+    sparse = ", %m0, 0" if ".sp." in opcode else ""
+    text = f"{opcode} {vector('d', 4)}, {vector('a', 4)}, {vector('b', 2)}, {vector('c', 4)}{sparse};"
+    ptx = kernel([text], [(x, 8, 32) for x in "dabc"] + [("m", 1, 32)])
+    assert [type(error) for error in parse_module(ptx).errors().values()] == [PtxError]
 
 
 def test_a_wrong_place_in_a_fragment_is_noticed(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:

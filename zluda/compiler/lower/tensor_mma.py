@@ -86,7 +86,9 @@ def _wmma_mma(f: FunctionCodegen, instruction: Instruction) -> None:
         saturate=instruction.has("satfinite"),
         popcount=_popcount(instruction),
     )
-    if form is None or (a == "f16" and instruction.has("satfinite")):
+    small = a in ("s4", "u4", "b1")  # whose A is by rows and B by columns
+    turned = (instruction.slots["alayout"], instruction.slots["blayout"]) != ("row", "col")
+    if form is None or (a == "f16" and instruction.has("satfinite")) or (small and turned):
         raise f.unsupported(instruction)
     apply_form(f, instruction, form)
 

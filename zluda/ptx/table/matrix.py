@@ -3,20 +3,39 @@
 ROWS = """
 wmma.load.fragment.sync.aligned.layout.shape{.space}.type D, [a]{, b}    ; fragment = a b c ; shape = m16n16k16 m8n32k16 m32n8k16 m16n16k8 m8n8k4 m8n8k32 m8n8k128 ; space = global shared shared::cta ; type = f16 bf16 f32 f64 tf32 s8 u8 s4 u4 b1 s32 ; as = b:count
 wmma.store.fragment.sync.aligned.layout.shape{.space}.type [a], D{, b}   ; fragment = d ; shape = m16n16k16 m8n32k16 m32n8k16 m16n16k8 m8n8k4 m8n8k32 m8n8k128 ; space = global shared shared::cta ; type = f16 f32 f64 s32 ; as = b:count
-wmma.mma.sync.aligned.alayout.blayout.shape.dtype.ctype{.satfinite} D, A, B, C           ; shape = m16n16k16 m8n32k16 m32n8k16 ; dtype = f16 f32 ; ctype = f16 f32
-wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} D, A, B, C  ; shape = m16n16k16 m8n32k16 m32n8k16 m8n8k32 ; dtype = s32 ; atype = s8 u8 s4 u4 ; btype = s8 u8 s4 u4 ; ctype = s32
-wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype D, A, B, C   ; shape = m16n16k16 m8n32k16 m32n8k16 m16n16k8 ; dtype = f32 ; atype = bf16 tf32 ; btype = bf16 tf32 ; ctype = f32
-wmma.mma.sync.aligned.alayout.blayout.shape{.rnd}.dtype.atype.btype.ctype D, A, B, C   ; shape = m8n8k4 ; dtype = f64 ; atype = f64 ; btype = f64 ; ctype = f64
-wmma.mma.op.popc.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype D, A, B, C   ; op = xor and ; shape = m8n8k128 ; dtype = s32 ; atype = b1 ; btype = b1 ; ctype = s32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.ctype{.satfinite} D, A, B, C ; shape = m16n16k16 m8n32k16 m32n8k16 ; dtype = f16 f32 ; ctype = f16 f32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} D, A, B, C ; shape = m16n16k16 m8n32k16 m32n8k16 ; dtype = s32 ; atype = s8 ; btype = s8 ; ctype = s32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} D, A, B, C ; shape = m16n16k16 m8n32k16 m32n8k16 ; dtype = s32 ; atype = u8 ; btype = u8 ; ctype = s32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} D, A, B, C ; shape = m8n8k32 ; dtype = s32 ; atype = s4 ; btype = s4 ; ctype = s32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype{.satfinite} D, A, B, C ; shape = m8n8k32 ; dtype = s32 ; atype = u4 ; btype = u4 ; ctype = s32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype D, A, B, C ; shape = m16n16k16 m8n32k16 m32n8k16 ; dtype = f32 ; atype = bf16 ; btype = bf16 ; ctype = f32
+wmma.mma.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype D, A, B, C ; shape = m16n16k8 ; dtype = f32 ; atype = tf32 ; btype = tf32 ; ctype = f32
+wmma.mma.sync.aligned.alayout.blayout.shape{.rnd}.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k4 ; dtype = f64 ; atype = f64 ; btype = f64 ; ctype = f64
+wmma.mma.op.popc.sync.aligned.alayout.blayout.shape.dtype.atype.btype.ctype D, A, B, C ; op = xor and ; shape = m8n8k128 ; dtype = s32 ; atype = b1 ; btype = b1 ; ctype = s32
 
-mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C        ; shape = m8n8k4 m16n8k8 m16n8k16 ; dtype = f16 f32 ; atype = f16 bf16 tf32 ; btype = f16 bf16 tf32 ; ctype = f16 f32 ; as = *:any
-mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C        ; shape = m16n8k4 ; dtype = f32 ; atype = tf32 ; btype = tf32 ; ctype = f32 ; as = *:any
-mma.sync.aligned.shape.alayout.blayout{.kind}.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k16 m16n8k32 ; kind = kind::f8f6f4 ; dtype = f16 f32 ; atype = e4m3 e5m2 e3m2 e2m3 e2m1 ; btype = e4m3 e5m2 e3m2 e2m3 e2m1 ; ctype = f16 f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k4 ; dtype = f16 f32 ; atype = f16 ; btype = f16 ; ctype = f16 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k4 ; dtype = f32 ; atype = f16 ; btype = f16 ; ctype = f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k8 m16n8k16 ; dtype = f16 ; atype = f16 ; btype = f16 ; ctype = f16 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k8 m16n8k16 ; dtype = f32 ; atype = f16 ; btype = f16 ; ctype = f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k8 m16n8k16 ; dtype = f32 ; atype = bf16 ; btype = bf16 ; ctype = f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k4 m16n8k8 ; dtype = f32 ; atype = tf32 ; btype = tf32 ; ctype = f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k16 m16n8k32 ; dtype = f16 ; atype = e4m3 e5m2 ; btype = e4m3 e5m2 ; ctype = f16 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k16 m16n8k32 ; dtype = f32 ; atype = e4m3 e5m2 ; btype = e4m3 e5m2 ; ctype = f32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.kind.dtype.atype.btype.ctype D, A, B, C ; shape = m16n8k32 ; dtype = f16 f32 ; atype = e4m3 e5m2 e3m2 e2m3 e2m1 ; btype = e4m3 e5m2 e3m2 e2m3 e2m1 ; ctype = f16 f32 ; kind = kind::f8f6f4 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k16 m16n8k16 m16n8k32 ; dtype = s32 ; atype = u8 s8 ; btype = u8 s8 ; ctype = s32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k32 m16n8k32 m16n8k64 ; dtype = s32 ; atype = u4 s4 ; btype = u4 s4 ; ctype = s32 ; as = *:any
+mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype.op.popc D, A, B, C ; shape = m8n8k128 m16n8k128 m16n8k256 ; dtype = s32 ; atype = b1 ; btype = b1 ; ctype = s32 ; op = xor and ; as = *:any
+mma.sync.aligned.shape.alayout.blayout{.rnd}.dtype.atype.btype.ctype D, A, B, C ; shape = m8n8k4 m16n8k4 m16n8k8 m16n8k16 ; dtype = f64 ; atype = f64 ; btype = f64 ; ctype = f64 ; as = *:any
 mma.sync.aligned.shape.alayout.blayout.kind.block_scale{.scale_vec}.dtype.atype.btype.ctype.stype D, A, B, C, a, A1, b, B1 ; shape = m16n8k32 m16n8k64 ; kind = kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ; scale_vec = scale_vec::1X scale_vec::2X scale_vec::4X ; dtype = f32 ; atype = e4m3 e5m2 e3m2 e2m3 e2m1 ; btype = e4m3 e5m2 e3m2 e2m3 e2m1 ; ctype = f32 ; stype = ue8m0 ue4m3 ; as = *:any
-mma.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C    ; shape = m8n8k16 m16n8k16 m16n8k32 m8n8k32 m16n8k64 ; dtype = s32 ; atype = u8 s8 u4 s4 ; btype = u8 s8 u4 s4 ; ctype = s32 ; as = *:any
-mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype.op.popc D, A, B, C  ; shape = m8n8k128 m16n8k128 m16n8k256 ; dtype = s32 ; atype = b1 ; btype = b1 ; ctype = s32 ; op = xor and ; as = *:any
-mma.sync.aligned.shape.alayout.blayout{.rnd}.dtype.atype.btype.ctype D, A, B, C  ; shape = m8n8k4 m16n8k4 m16n8k8 m16n8k16 ; dtype = f64 ; atype = f64 ; btype = f64 ; ctype = f64 ; as = *:any
-mma.sp.sync.aligned.shape.alayout.blayout{.kind}{.satfinite}.dtype.atype.btype.ctype D, A, B, C, e, f  ; sp = sp sp::ordered_metadata ; shape = m16n8k8 m16n8k16 m16n8k32 m16n8k64 m16n8k128 ; kind = kind::f8f6f4 ; dtype = f16 f32 s32 ; atype = f16 bf16 tf32 s8 u8 s4 u4 e4m3 e5m2 e3m2 e2m3 e2m1 ; btype = f16 bf16 tf32 s8 u8 s4 u4 e4m3 e5m2 e3m2 e2m3 e2m1 ; ctype = f16 f32 s32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k16 m16n8k32 ; dtype = f16 ; atype = f16 ; btype = f16 ; ctype = f16 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k16 m16n8k32 ; dtype = f32 ; atype = f16 ; btype = f16 ; ctype = f32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k16 m16n8k32 ; dtype = f32 ; atype = bf16 ; btype = bf16 ; ctype = f32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k8 m16n8k16 ; dtype = f32 ; atype = tf32 ; btype = tf32 ; ctype = f32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k64 ; dtype = f16 ; atype = e4m3 e5m2 ; btype = e4m3 e5m2 ; ctype = f16 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k64 ; dtype = f32 ; atype = e4m3 e5m2 ; btype = e4m3 e5m2 ; ctype = f32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout.kind.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k64 ; dtype = f16 f32 ; atype = e4m3 e5m2 e3m2 e2m3 e2m1 ; btype = e4m3 e5m2 e3m2 e2m3 e2m1 ; ctype = f16 f32 ; kind = kind::f8f6f4 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k32 m16n8k64 ; dtype = s32 ; atype = u8 s8 ; btype = u8 s8 ; ctype = s32 ; as = *:any
+mma.sp.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k64 m16n8k128 ; dtype = s32 ; atype = u4 s4 ; btype = u4 s4 ; ctype = s32 ; as = *:any
 ldmatrix.sync.aligned.shape.num{.trans}{.space}.type D, [a]                      ; shape = m8n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16
 ldmatrix.sync.aligned.shape.num{.trans}{.space}.dtype.stype D, [a]               ; shape = m8n16 m16n16 ; num = x1 x2 x4 ; space = shared shared::cta ; dtype = b8x16 ; stype = b6x16_p32 b4x16_p64
 ldmatrix.sync.aligned.shape.num.trans{.space}.type D, [a]                        ; shape = m16n16 ; num = x1 x2 ; space = shared shared::cta ; type = b8
