@@ -286,6 +286,7 @@ class TraceBuilder:
         entry: str = "cuLaunchKernel",
         result: int | None = 0,
         captured: bool | None = None,
+        attributes: bytes = b"",
     ) -> int:
         """A launch that left ``writes`` (address → bytes) in memory.
 
@@ -308,7 +309,12 @@ class TraceBuilder:
         )
         captured = self.capture if captured is None else captured
         shape = self._writer.shape(
-            self._functions[function][0], grid, block, shared_bytes=shared_bytes, fidelity=Fidelity.SAME_PTX
+            self._functions[function][0],
+            grid,
+            block,
+            shared_bytes=shared_bytes,
+            fidelity=Fidelity.SAME_PTX,
+            attributes=attributes,
         )
         self._writer.add_launch(call, shape, parameters, stream=stream, gpu_time_ns=5000, captured=captured)
         for address, data in (writes or {}).items():

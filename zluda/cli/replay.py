@@ -29,7 +29,7 @@ _WORST_FIRST = (1, 2, 0)
     "devices",
     multiple=True,
     metavar="DEVICE[,DEVICE]...",
-    help="cpu, gfxNNN, cuda:N or auto (the default: ZLUDA_DEVICE, else auto); several: side by side.",
+    help="cpu, gfxNNN, hip:N, cuda:N or auto (default: ZLUDA_DEVICE, else auto); several: side by side.",
 )
 @click.option("--mode", default="stream", show_default=True, help="stream: every call in its order.")
 @click.option(

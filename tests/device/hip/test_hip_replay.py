@@ -82,7 +82,7 @@ TEXTURE = """
 
 
 def replay(path: Path) -> ReplayResult:
-    return zluda.replay(path, device="hip:0", numerics="nvidia", time_limit=15.0)  # type: ignore[no-any-return]
+    return zluda.replay(path, device="hip:0", numerics="nvidia", time_limit=8.0)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("gpu", ["gfx1030", "gfx90a"], indirect=True)
@@ -151,3 +151,25 @@ def test_one_bad_kernel_costs_one_verdict(
     expected = [Verdict.IDENTICAL, verdict, Verdict.IDENTICAL, Verdict.IDENTICAL]
     assert [one.verdict for one in result.results] == expected
     assert words in result.results[1].reason
+
+
+def test_what_hip_5_lacks_is_a_gap(gpu: str, tmp_path: Path) -> None:
+    """A cooperative launch; those around it are compared."""
+    path = tmp_path / "trace.bin"
+    # CUlaunchAttribute: the id (2: COOPERATIVE), padding, and 64 bytes of a value
+    cooperative = struct.pack("<I4xI60x", 2, 1)
+    with TraceBuilder(path) as record:
+        record.start()
+        add = record.function(record.module(HEADER + ADD), "add", LAYOUT)
+        x, y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(x, ramp(COUNT))
+        record.copy_in(y, ramp(COUNT, 0.25))
+        for attributes in (b"", cooperative, b""):
+            total = added(record.read(x, SIZE), record.read(y, SIZE))
+            packed = parameters(x, y, COUNT)
+            shape = {"grid": (2, 1, 1), "block": (128, 1, 1), "attributes": attributes}
+            record.launch(add, packed, {x: total}, **shape)  # type: ignore[arg-type]
+    result = replay(path)
+    assert [one.verdict for one in result.results] == [Verdict.IDENTICAL, Verdict.GAP, Verdict.IDENTICAL]
+    assert "needs HIP 6 or later: hipModuleLaunchCooperativeKernel" in result.results[1].reason
+    assert result.exit_status() == 2
