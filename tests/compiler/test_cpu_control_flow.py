@@ -1,9 +1,10 @@
-"""Warps under masks against threads on their own, on random control-flow graphs."""
+"""Warps under masks, and AMD's waves, against threads on their own, on random control-flow graphs."""
 
 from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from random_kernels import WORDS, random_kernel
 from thread_interpreter import Exited, Thread
 
+from zluda.compiler.amd.native import several_entries
+from zluda.compiler.analysis.cfg import build_graph
+from zluda.device.amd import AmdDevice
 from zluda.device.cpu import CpuDevice
 from zluda.ptx import parse_module
 
@@ -29,7 +33,7 @@ def expected(text: str, threads: int, uniform: int) -> np.ndarray:
     return np.array([memory[BASE + 4 * i] for i in range(threads * WORDS)], np.uint32).reshape(threads, WORDS)
 
 
-def on_cpu(device: CpuDevice, text: str, threads: int, uniform: int) -> np.ndarray:
+def on_device(device: CpuDevice | AmdDevice, text: str, threads: int, uniform: int) -> np.ndarray:
     kernel = device.load(parse_module(text)).kernel("k")
     size = 4 * threads * WORDS
     out = device.allocate(size)
@@ -44,7 +48,7 @@ def check(seed: int, threads: int, uniform: int) -> None:
     device = CpuDevice(threads=1)
     text = random_kernel(seed)
     np.testing.assert_array_equal(
-        on_cpu(device, text, threads, uniform), expected(text, threads, uniform), text
+        on_device(device, text, threads, uniform), expected(text, threads, uniform), text
     )
     device.close()
 
@@ -63,3 +67,33 @@ def test_random_graphs(seed: int, threads: int, uniform: int) -> None:
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_random_graphs(seed: int, threads: int, uniform: int) -> None:
     check(seed, threads, uniform)
+
+
+TARGETS = ("gfx1030", "gfx1100", "gfx90a")
+
+
+def check_on_amd(name: str, seeds: Iterable[int]) -> None:
+    device = AmdDevice(name, threads=1)
+    for seed in seeds:
+        text = random_kernel(seed)
+        threads, uniform = (32, 64, 50)[seed % 3], seed % 41
+        found = on_device(device, text, threads, uniform)
+        np.testing.assert_array_equal(found, expected(text, threads, uniform), f"seed {seed}\n{text}")
+    device.close()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_loops_with_several_entries_on_amd(name: str) -> None:
+    """LLVM alone gives these graphs wrong masks."""
+    device = AmdDevice(name, threads=1)
+    for seed, uniform in ((9, 9), (52, 11)):
+        text = random_kernel(seed)
+        assert several_entries(build_graph(parse_module(text).function("k")))
+        np.testing.assert_array_equal(on_device(device, text, 64, uniform), expected(text, 64, uniform), text)
+    device.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_random_graphs_on_amd(name: str) -> None:
+    check_on_amd(name, range(100, 130))
