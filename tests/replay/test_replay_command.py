@@ -136,7 +136,7 @@ def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-unt
         ("{tmp}/missing.bin",),
         ("{tmp}/text.bin",),
         ("{trace}", "--mode", "isolated"),
-        ("{trace}", "--device", "hip:0"),
+        ("{trace}", "--device", "nvptx:0"),
         ("{trace}", "--allow", "differs"),
         ("{trace}", "--select", "kernel:["),
         ("{trace}", "{trace}", "-o", "{tmp}/out.bin"),
