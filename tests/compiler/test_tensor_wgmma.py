@@ -11,10 +11,11 @@ from tensor_kernels import kernel, launch, transfer, vector
 from tensor_vectors import Bits, Vector, vectors
 
 import zluda
-from zluda.errors import UnsupportedError
+from zluda.errors import PtxError, UnsupportedError
 from zluda.numerics.tensor_cores import operations, reference, warp
 from zluda.numerics.tensor_cores.formats import FLOATS
 from zluda.numerics.tensor_cores.fragments import mma_a
+from zluda.ptx import parse_module
 
 FORMS = [name for name, v in vectors().items() if v.opcode == "wgmma"]
 QUICK = 4  # one form in so many is not slow
@@ -257,17 +258,26 @@ def test_256_columns(cpu: Any) -> None:
 
 # --- what is not there -------------------------------------------------------------------------------
 
+WHOLE = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+
 
 @pytest.mark.parametrize(
-    ("opcode", "what"),
+    ("text", "what"),
     [
-        ("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16", "wgmma.mma_async.sp"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16", "wgmma.mma_async.sync"),
+        (f"{WHOLE.replace('.sync', '.sp.sync')} {{D}}, %da, %db, %s0, 0, %keep, 1, 1, 0, 0;", "mma_async.sp"),
+        (f"{WHOLE} {{D}}, %da, %db, %keep, 1, 1, 0;", "3 constants after scale-d, for 4"),
+        (f"{WHOLE} {{D}}, {{%s0, %s1, %s2}}, %db, %keep, 1, 1, 0;", "3 registers where the form has 4"),
+        (f"{WHOLE} {{%d0, %d1}}, %da, %db, %keep, 1, 1, 0, 0;", "2 accumulators where the form has 4"),
     ],
 )
-def test_other_forms_are_refused_by_name(cpu: Any, opcode: str, what: str) -> None:
-    sparse = ", %s0, 0" if ".sp." in opcode else ""
-    body = [f"{opcode} {{%d0, %d1, %d2, %d3}}, %da, %db{sparse}, %keep, 1, 1, 0, 0;"]
-    module = cpu.load_module(kernel(body, [("d", 4, 32), ("s", 1, 32)]))
+def test_other_forms_are_refused_by_name(cpu: Any, text: str, what: str) -> None:
+    body = [text.replace("{D}", "{%d0, %d1, %d2, %d3}")]
+    module = cpu.load_module(kernel(body, [("d", 4, 32), ("s", 4, 32)]))
     with pytest.raises(UnsupportedError, match=what):
         module.kernel("k").launch(grid=1, block=128, args=[0, 0, 0, 0, 0])
+
+
+def test_a_mix_of_types_does_not_parse() -> None:
+    text = f"{WHOLE.replace('f16.f16', 'f16.bf16')} {{%d0, %d1, %d2, %d3}}, %da, %db, %keep, 1, 1, 0, 0;"
+    errors = parse_module(kernel([text], [("d", 4, 32)])).errors()
+    assert [type(error) for error in errors.values()] == [PtxError]

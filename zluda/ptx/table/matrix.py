@@ -39,16 +39,20 @@ mma.sp.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D,
 ldmatrix.sync.aligned.shape.num{.trans}{.space}.type D, [a]                      ; shape = m8n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16
 ldmatrix.sync.aligned.shape.num{.trans}{.space}.dtype.stype D, [a]               ; shape = m8n16 m16n16 ; num = x1 x2 x4 ; space = shared shared::cta ; dtype = b8x16 ; stype = b6x16_p32 b4x16_p64
 ldmatrix.sync.aligned.shape.num.trans{.space}.type D, [a]                        ; shape = m16n16 ; num = x1 x2 ; space = shared shared::cta ; type = b8
-stmatrix.sync.aligned.shape.num{.trans}{.space}.type [a], D                      ; shape = m8n8 m16n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16 b8
+stmatrix.sync.aligned.shape.num{.trans}{.space}.type [a], D                      ; shape = m8n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16
+stmatrix.sync.aligned.shape.num.trans{.space}.type [a], D                        ; shape = m16n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b8
 movmatrix.sync.aligned.shape.trans.type d, a                                     ; shape = m8n8 ; type = b16 ; as = d:b32 a:b32
 
 wgmma.fence.sync.aligned
 wgmma.commit_group.sync.aligned
 wgmma.wait_group.sync.aligned a ; as = *:any
-wgmma.mma_async.sync.aligned.shape.dtype.atype.btype D, x, b, p{, c}{, e}{, f}{, g}   ; shape = <wgmma> ; dtype = f16 f32 ; atype = f16 bf16 tf32 e4m3 e5m2 ; btype = f16 bf16 tf32 e4m3 e5m2 ; as = *:any
-wgmma.mma_async.sync.aligned.shape{.satfinite}.dtype.atype.btype D, x, b, p           ; shape = <wgmma> ; dtype = s32 ; atype = s8 u8 ; btype = s8 u8 ; as = *:any
-wgmma.mma_async.sync.aligned.shape.dtype.atype.btype.op.popc D, x, b, p               ; shape = <wgmma> ; dtype = s32 ; atype = b1 ; btype = b1 ; op = and ; as = *:any
-wgmma.mma_async.sp.sync.aligned.shape{.satfinite}.dtype.atype.btype D, x, b, e, f, p{, c}{, g}{, h}{, i} ; shape = <wgmma> ; dtype = f16 f32 s32 ; atype = f16 bf16 tf32 e4m3 e5m2 s8 u8 ; btype = f16 bf16 tf32 e4m3 e5m2 s8 u8 ; as = *:any
+wgmma.mma_async.sync.aligned.shape.dtype.atype.btype D, x, b, p, c, e, f{, g} ; shape = <wgmma16> ; dtype = f16 f32 ; atype = f16 ; btype = f16 ; as = *:any
+wgmma.mma_async.sync.aligned.shape.dtype.atype.btype D, x, b, p, c, e, f{, g} ; shape = <wgmma16> ; dtype = f32 ; atype = bf16 ; btype = bf16 ; as = *:any
+wgmma.mma_async.sync.aligned.shape.dtype.atype.btype D, x, b, p, c, e ; shape = <wgmma8> ; dtype = f32 ; atype = tf32 ; btype = tf32 ; as = *:any
+wgmma.mma_async.sync.aligned.shape.dtype.atype.btype D, x, b, p, c, e ; shape = <wgmma32> ; dtype = f16 f32 ; atype = e4m3 e5m2 ; btype = e4m3 e5m2 ; as = *:any
+wgmma.mma_async.sync.aligned.shape{.satfinite}.dtype.atype.btype D, x, b, p           ; shape = <wgmma32> ; dtype = s32 ; atype = s8 u8 ; btype = s8 u8 ; as = *:any
+wgmma.mma_async.sync.aligned.shape.dtype.atype.btype.op.popc D, x, b, p               ; shape = <wgmma256> ; dtype = s32 ; atype = b1 ; btype = b1 ; op = and ; as = *:any
+wgmma.mma_async.sp.sync.aligned.shape{.satfinite}.dtype.atype.btype D, x, b, e, f, p{, c}{, g}{, h}{, i} ; shape = <wgmma16> <wgmma32> <wgmma64> ; dtype = f16 f32 s32 ; atype = f16 bf16 tf32 e4m3 e5m2 s8 u8 ; btype = f16 bf16 tf32 e4m3 e5m2 s8 u8 ; as = *:any
 
 tcgen05.alloc.cta_group.sync.aligned{.space}.type [a], b         ; cta_group = cta_group::1 cta_group::2 ; space = shared::cta ; type = b32 ; as = *:any
 tcgen05.dealloc.cta_group.sync.aligned.type a, b                 ; cta_group = cta_group::1 cta_group::2 ; type = b32 ; as = *:any

@@ -32,6 +32,6 @@ TYPE_GROUPS: dict[str, str] = {
     "ws_collector": " ".join(
         f"collector::b{n}::{use}" for n in range(4) for use in ("fill", "use", "lastuse", "discard")
     ),
-    "wgmma": " ".join(f"m64n{n}k{k}" for k in (8, 16, 32, 256) for n in range(8, 257, 8)),
+    **{f"wgmma{k}": " ".join(f"m64n{n}k{k}" for n in range(8, 257, 8)) for k in (8, 16, 32, 64, 256)},
 }
 """``<name>`` in a row's words stands for these."""
