@@ -113,10 +113,27 @@ def test_a_copy_through_integers_does_not_hide_floats() -> None:
         ("red.global.add.f32 [%rd0], %f1;", "f32"),
         ("st.global.u32 [%rd0], 0;", "u32"),
         ("ld.global.v2.f64 {%fd1, %fd2}, [%rd0];", "f64"),
+        ("wmma.load.c.sync.aligned.row.m8n8k4.f64 {%fd1, %fd2}, [%rd0];", "f64"),
+        ("wmma.store.d.sync.aligned.row.m8n8k32.s32 [%rd0], {%r1, %r2};", "s32"),
+        ("wmma.load.a.sync.aligned.row.m8n8k32.s4 {%r1}, [%rd0];", BYTES),
     ],
 )
 def test_votes(body: str, element: str) -> None:
     assert types(body) == {"p0": element}
+
+
+PRODUCT = (
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+    "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r7}, {%r1, %r2, %r3, %r4};"
+)
+
+
+def test_operands_of_a_matrix_product_have_its_types() -> None:
+    body = f"ld.global.b32 %r5, [%rd0]; {PRODUCT} st.global.b32 [%rd1], %r1;"
+    assert types(body) == {"p0": "f16", "p1": "f32"}
+    body = "wmma.load.a.sync.aligned.row.m8n8k4.f64 {%fd1}, [%rd0];"
+    body += "wmma.store.d.sync.aligned.row.m8n8k4.f64 [%rd1], {%fd2, %fd3};"
+    assert written_only(kernel(body)) == {Origin("p1")}
 
 
 def test_addresses_chosen_between_parameters_count_for_both() -> None:

@@ -57,7 +57,8 @@ _MEMORY_OPCODES = _LOADS | _ATOMICS | {"st"}
 # Operations that carry bits without looking at them join their registers; bitwise ones say nothing of a type.
 _MOVES = frozenset(("mov", "selp", "shfl"))
 _UNTYPED = frozenset(("and", "or", "xor", "not", "shl", "lop3", "shf", "prmt", "bfi", "brev", "popc"))
-_SILENT = _MOVES | _UNTYPED | _LOADS | {"st", "call", "cvta"}
+_SILENT = _MOVES | _UNTYPED | _LOADS | {"st", "call", "cvta", "ldmatrix", "stmatrix", "movmatrix"}
+_PRODUCTS = frozenset(("mma", "wmma", "wgmma"))
 
 # Neither compute an address nor let one out.
 _HARMLESS = frozenset(("setp", "set", "isspacep", "prefetch", "prefetchu", "bra", "ret", "exit", "bar"))
@@ -87,7 +88,7 @@ def element_types(function: Function) -> dict[Origin, str]:
     weak: dict[Origin, set[str]] = defaultdict(set)
     local = {Origin(name) for name in function.variables}
     for instruction in function.instructions:
-        if instruction.opcode not in _MEMORY_OPCODES:
+        if not _accesses_memory(instruction):
             continue
         votes, is_strong = _votes(instruction, uses)
         for origin in _accessed(instruction, origins) - local:
@@ -105,9 +106,9 @@ def written_only(function: Function) -> frozenset[Origin]:
     stored: set[Origin] = set()
     read = {Origin(name) for name in function.variables}
     for instruction in function.instructions:
-        if instruction.opcode in _MEMORY_OPCODES:
+        if _accesses_memory(instruction):
             accessed = _accessed(instruction, origins)
-            if instruction.opcode == "st":
+            if instruction.opcode == "st" or instruction.has("store"):
                 stored |= accessed
             elif accessed:
                 read |= accessed
@@ -120,6 +121,12 @@ def written_only(function: Function) -> frozenset[Origin]:
             bases = [operand.base for operand in instruction.operands if isinstance(operand, Address)]
             read |= _origins_of([*instruction.operands, *bases], origins)
     return frozenset(stored - read)
+
+
+def _accesses_memory(instruction: Instruction) -> bool:
+    """Whether it loads or stores elements of the type it names; a ``wmma`` may."""
+    is_fragment = instruction.opcode == "wmma" and (instruction.has("load") or instruction.has("store"))
+    return is_fragment or instruction.opcode in _MEMORY_OPCODES
 
 
 def _origins_of(operands: Iterable[Operand], origins: Mapping[str, set[Origin]]) -> set[Origin]:
@@ -337,6 +344,8 @@ def _arithmetic_uses(function: Function) -> _Classes:
         registers = list(_registers(instruction.operands))
         if instruction.opcode in _MOVES:
             _join_equal_widths(registers, classes)
+        elif instruction.opcode in _PRODUCTS:
+            _use_in_product(instruction, classes)
         elif instruction.opcode not in _SILENT:
             for register in registers:
                 element = _used_as(instruction, register)
@@ -346,6 +355,19 @@ def _arithmetic_uses(function: Function) -> _Classes:
         if declared.kind == "f":
             classes.use(name, _element(declared))
     return classes
+
+
+def _use_in_product(instruction: Instruction, classes: _Classes) -> None:
+    """Registers of D, A, B and C have the types of those; ``wmma.mma`` of f16 names D's and C's alone."""
+    if _accesses_memory(instruction):
+        return
+    named = list(instruction.types)
+    d_a_b_c = [named[0], ScalarType.F16, ScalarType.F16, named[1]] if len(named) == 2 else named
+    for operand, of in zip(instruction.operands, d_a_b_c, strict=False):
+        element = _element(of)
+        if element in _FLOATS or element == "s32":
+            for register in _registers([operand]):
+                classes.use(register.name, element)
 
 
 def _join_equal_widths(registers: list[Register], classes: _Classes) -> None:
@@ -371,6 +393,8 @@ def _used_as(instruction: Instruction, register: Register) -> str:
 def _votes(instruction: Instruction, uses: _Classes) -> tuple[set[str], bool]:
     """The element types that one memory instruction speaks for, and whether strongly."""
     own = instruction.type
+    if own.bits < 8:
+        return {BYTES}, True
     if own.kind == "f" or (instruction.opcode in _ATOMICS and own.kind in "us"):
         return {_element(own)}, True
     found: set[str] = set()
