@@ -19,7 +19,8 @@ from zluda.errors import DeviceError
 
 NO_BINDING = "pip install 'zluda[hip]'"
 NO_RUNTIME = (
-    "install AMD's ROCm with its HIP runtime, or say where libamdhip64.so is by ROCM_PATH or LD_LIBRARY_PATH"
+    "install AMD's ROCm with its HIP runtime (Debian: libamdhip64-dev), or say where libamdhip64.so is by"
+    " ROCM_PATH or LD_LIBRARY_PATH"
 )
 _NOT_READY = 600
 _NEWEST_WITHOUT = 5  # the last major version that lacks what this program asks for beyond it
