@@ -49,6 +49,14 @@ SCALED = ".visible .global .align 4 .f32 scale = 0f00000000;\n" + ADD.replace("a
     "add_param", "scaled_param"
 ).replace(SUM, "rsqrt.approx.f32 %f3, %f2;\n    ld.global.f32 %f1, [scale];\n    mul.rn.f32 %f3, %f3, %f1;")
 
+RESIDUE = """rsqrt.approx.f32 %f3, %f2;
+    mul.rn.f32 %f4, %f2, %f2;
+    mul.f32 %f5, %f2, %f2;
+    sub.f32 %f5, %f5, %f4;
+    fma.rn.f32 %f3, %f5, 0f501502F9, %f3;"""
+UNFUSED = ADD.replace("add(", "unfused(").replace("add_param", "unfused_param").replace("%f<4>", "%f<6>")
+UNFUSED = UNFUSED.replace(SUM, RESIDUE)
+
 
 def roots(source: bytes) -> bytes:
     """What an H200 computes."""
@@ -180,6 +188,13 @@ def test_module_variables_are_inputs_of_an_envelope(tmp_path: Path) -> None:
     doubled = np.frombuffer(roots(program.source), "<f4") * np.float32(2)
     result = replayed(program.finish(doubled.tobytes(), scale), "native")
     assert verdicts(result) == [Verdict.WITHIN, Verdict.IDENTICAL, Verdict.IDENTICAL]
+
+
+def test_an_envelope_has_the_contraction_of_the_replay(tmp_path: Path) -> None:
+    program = Program(tmp_path / "trace.bin", UNFUSED, "unfused")
+    path = program.finish(roots(program.source))
+    assert verdicts(replayed(path, "native", contract="off"))[0] is Verdict.WITHIN
+    assert verdicts(replayed(path, "native", contract="on"))[0] is Verdict.DIFFERS
 
 
 def test_a_written_replay_has_what_the_device_computed(tmp_path: Path) -> None:

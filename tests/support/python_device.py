@@ -125,6 +125,7 @@ class PythonSession:
     """
 
     time_limit = None
+    contract = "auto"
 
     def __init__(self, kernels: Mapping[str, PythonKernel]) -> None:
         self._kernels = kernels

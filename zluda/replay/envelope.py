@@ -76,10 +76,10 @@ class _Piece:
 
 
 class Envelopes:
-    """Draws envelopes for the launches of one replay; close it."""
+    """Draws envelopes for the launches of one replay, whose ``contract`` it must share; close it."""
 
-    def __init__(self, record: Record, time_limit: float | None) -> None:
-        self._record, self._time_limit = record, time_limit
+    def __init__(self, record: Record, *, contract: str, time_limit: float | None) -> None:
+        self._record, self._contract, self._time_limit = record, contract, time_limit
         self._modules: TraceModules | None = None
         self._approximations_of: dict[tuple[int, str], list[str]] = {}
         self._session: Session | None = None
@@ -138,7 +138,9 @@ class Envelopes:
         """The shadow, with the objects that exist before call ``upto``."""
         if self._shadow is None:
             plan = plan_addresses(self._record.trace.allocations, place_globals=True)
-            self._session = Session("cpu", plan, numerics=ENVELOPE, time_limit=self._time_limit)
+            self._session = Session(
+                "cpu", plan, numerics=ENVELOPE, contract=self._contract, time_limit=self._time_limit
+            )
             self._shadow = Recovery(self._record, self._session, plan)
         self._shadow.follow(self._followed, upto)
         self._followed = upto

@@ -58,7 +58,7 @@ class Player:
         self._trace, self._selection, self._output = trace, selection, output
         record = Record(trace)
         self._recovery = Recovery(record, session, plan)
-        self._envelopes = Envelopes(record, session.time_limit)
+        self._envelopes = Envelopes(record, contract=session.contract, time_limit=session.time_limit)
         self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes)
 
     @property

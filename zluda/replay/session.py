@@ -73,6 +73,11 @@ class Session:
         self._starting = self._start()
 
     @property
+    def contract(self) -> str:
+        """Which products and sums are rounded once."""
+        return self._contract
+
+    @property
     def time_limit(self) -> float | None:
         """Seconds that a launch may take; None for the runner's own limit."""
         return self._time_limit
