@@ -84,6 +84,42 @@ def test_every_form_gives_the_bits_of_an_h200(cpu: Any, name: str) -> None:
     assert differences(cpu, vectors()[name]) == 0
 
 
+@pytest.mark.parametrize(("shape", "selector"), [("m16n8k64", 0), ("m16n8k64", 1), ("m16n8k128", 0)])
+def test_pairs_of_four_bits_are_chosen_as_the_manual_says(cpu: Any, shape: str, selector: int) -> None:
+    """Of eight elements two pairs (PTX ISA 9.7.14.6.1): B's column n is 1 at k = n (and n + 8 …), else 0."""
+    opcode = f"mma.sp::ordered_metadata.sync.aligned.{shape}.row.col.s32.s4.u4.s32"
+    form = form_of(opcode)
+    k = form.operation.k
+    random = np.random.default_rng(2)
+    a = random.integers(0, 16, (1, 16, k // 2), np.uint8)
+    b = np.tile(np.eye(8, dtype=np.uint8), (1, 1, k // 8))
+    chunks = random.choice([0x4, 0x8, 0xC, 0x9, 0xD, 0xE], (1, 16, k // 8)).astype(np.uint8)
+    expected = np.zeros((1, 16, 8), np.int32)
+    for row in range(16):
+        for chunk, bits in enumerate(chunks[0, row]):
+            for pair in (0, 1):
+                for i in (0, 1):
+                    value = (int(a[0, row, 4 * chunk + 2 * pair + i]) ^ 8) - 8
+                    expected[0, row, 2 * (int(bits) >> 2 * pair & 3) + i] += value
+    zeros = np.zeros((1, 16, 8), np.uint32)
+    v = Vector(
+        opcode,
+        opcode,
+        form.operation,
+        "rn",
+        selector,
+        "",
+        1,
+        1,
+        a,
+        b,
+        zeros,
+        expected.view(np.uint32),
+        chunks,
+    )
+    assert differences(cpu, v) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["gfx1030", "gfx1100", "gfx90a"])
 def test_amd_devices_give_the_same_bits(target: str) -> None:
@@ -98,7 +134,6 @@ def test_amd_devices_give_the_same_bits(target: str) -> None:
         ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", (4, 4, 2, 4)),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (4, 2, 2, 4)),
         ("mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16", (2, 4, 4, 2)),
-        ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32", (4, 4, 4, 4)),
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite", (8, 8, 8, 8)),
         ("wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32", (2, 1, 1, 2)),
     ],

@@ -39,6 +39,7 @@ mma.(sp|sp::ordered_metadata).sync.aligned.(m16n8k16|m16n8k32).row.col.f32.bf16.
 mma.(sp|sp::ordered_metadata).sync.aligned.(m16n8k8|m16n8k16).row.col.f32.tf32.tf32.f32
 mma.(sp|sp::ordered_metadata).sync.aligned.m16n8k64.row.col.f32.(e4m3|e5m2).(e4m3|e5m2).f32
 mma.(sp|sp::ordered_metadata).sync.aligned.(m16n8k32|m16n8k64).row.col[.satfinite].s32.(s8|u8).(s8|u8).s32
+mma.(sp|sp::ordered_metadata).sync.aligned.(m16n8k64|m16n8k128).row.col[.satfinite].s32.(s4|u4).(s4|u4).s32
 """
 _WMMA = """
 wmma.mma.sync.aligned.(row|col).(row|col).(m16n16k16|m32n8k16|m8n32k16).(f16|f32).(f16|f32)
@@ -51,6 +52,7 @@ wmma.mma.sync.aligned.(row|col).(row|col).m8n8k4[.rn|.rz|.rm|.rp].f64.f64.f64.f6
 """
 # How many selectors a sparse shape has, by the bits of an element and K.
 _SELECTORS = {(16, 16): 4, (16, 32): 2, (32, 8): 4, (32, 16): 2, (8, 32): 2, (8, 64): 1}
+_SELECTORS |= {(4, 64): 2, (4, 128): 1}
 
 
 def _patterns(text: str) -> list[str]:

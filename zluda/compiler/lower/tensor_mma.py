@@ -249,17 +249,18 @@ class _Multiplier:
     def _met(self, places: Sequence[Place], stored: int) -> Parts:
         """The element of B that a stored element of a sparse A meets (PTX ISA 9.7.14.6).
 
-        Of four elements two are stored, each with its number in two bits; of tf32 one of two, the second
-        where the bits are 1110.
+        Of four elements (of s4 and u4: pairs) two are stored, each with its number in two bits; of tf32 one
+        of two, the second where the bits are 1110.
         """
-        alternate = self.op.a == "tf32"
+        alternate, unit = self.op.a == "tf32", self.op.together
         size = 2 if alternate else 4
-        chunk = stored if alternate else stored // 2
-        candidates = [self.b.fetch([(n, chunk * size + i) for _, n in places]) for i in range(size)]
+        chunk = stored if alternate else stored // (2 * unit)
+        first = chunk * size * unit + stored % unit
+        candidates = [self.b.fetch([(n, first + i * unit) for _, n in places]) for i in range(size)]
         bits = self._chunk(places[0][0] // 8, chunk)
         if alternate:
             return self.warp.each(lambda b, m, x, y: b.select(b.icmp("eq", m, 0xE), y, x), bits, *candidates)
-        shift = 2 * (stored & 1)
+        shift = 2 * (stored // unit & 1)
 
         def choose(b: Builder, m: Value, *x: Value) -> Value:
             low, high = (b.trunc(b.lshr(m, shift + i), "i1") for i in (0, 1))

@@ -134,8 +134,10 @@ def wmma_result(m: int, n: int) -> Fragment:
 def metadata_place(kind: str, k: int, half: int, chunk: int, selector: int) -> tuple[int, int]:
     """Where the 4 bits of a chunk of row ``g + 8 * half`` are: (lane of the group, lowest bit).
 
-    ``kind`` is the element type's width: ``"8"``, ``"16"``, ``"32"``; ``k`` the shape's K.
+    ``kind`` is the element type's width: ``"4"``, ``"8"``, ``"16"``, ``"32"``; ``k`` the shape's K.
     """
+    if kind == "4":  # chunks are twice as long
+        kind, k = "8", k // 2
     wide = {"8": 64, "16": 32, "32": 16}[kind]
     if kind == "8":
         if k == wide:

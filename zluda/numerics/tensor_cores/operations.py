@@ -61,6 +61,11 @@ class Operation:
         return self.k // 2 if self.sparse else self.k
 
     @property
+    def together(self) -> int:
+        """How many neighbouring elements of a sparse A are stored together: two of 4 bits."""
+        return 2 if self.a in ("s4", "u4") else 1
+
+    @property
     def steps(self) -> tuple[tuple[int, ...], ...]:
         """The elements of each step."""
         every = range(self.stored)
@@ -116,6 +121,7 @@ m16n8k16 m16n8k32             bf16       bf16       f32
 m16n8k8 m16n8k16              tf32       tf32       f32
 m16n8k64                      e4m3|e5m2  e4m3|e5m2  f32
 m16n8k32 m16n8k64             s8|u8      s8|u8      s32
+m16n8k64 m16n8k128            s4|u4      s4|u4      s32
 """
 _WMMA = """
 m16n16k16 m32n8k16 m8n32k16   f16        f16        f32|f16

@@ -266,13 +266,14 @@ def dot(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
 def sparse_dot(op: Operation, a: Bits, b: Bits, c: Bits, metadata: Bits) -> Bits:
     """D of ``mma.sp``: ``a`` holds the stored elements, (…, M, K/2); ``metadata`` a chunk's 4 bits.
 
-    A chunk is two stored elements of four, of tf32 one of two.
+    A chunk is two stored elements of four, of tf32 one of two, of s4 and u4 two pairs of four.
     """
-    stored = np.arange(a.shape[-1])
+    stored, unit = np.arange(a.shape[-1]), op.together
     if op.a == "tf32":
         chosen = stored * 2 + (metadata == 0xE)
     else:
-        chosen = stored // 2 * 4 + ((metadata[..., stored // 2] >> (2 * (stored & 1))) & 3)
+        number = (metadata[..., stored // (2 * unit)] >> (2 * (stored // unit & 1))) & 3
+        chosen = stored // (2 * unit) * (4 * unit) + number * unit + stored % unit
     met = np.take_along_axis(b[..., None, :, :], chosen[..., :, None, :].astype(np.int64), -1)
     rows = [
         dot(op, a[..., i : i + 1, :], met[..., i, :, :], c[..., i : i + 1, :]) for i in range(a.shape[-2])

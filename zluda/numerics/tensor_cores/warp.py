@@ -58,7 +58,7 @@ def extent(fragment: Fragment) -> tuple[int, int]:
 def unpack_metadata(registers: Bits, form: Form, selector: int) -> Bits:
     """The 4 bits of each chunk, (…, 16 rows, chunks), of the metadata register, (…, 32 lanes)."""
     op = form.operation
-    chunks = op.k // (2 if op.a == "tf32" else 4)
+    chunks = op.k // (2 if op.a == "tf32" else 4 * op.together)
     kind = str(packed_bits(op.a))
     found = np.zeros((*registers.shape[:-1], 16, chunks), np.uint8)
     for row in range(16):
