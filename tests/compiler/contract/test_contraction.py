@@ -211,3 +211,27 @@ def test_a_product_shifted_by_a_power_of_two_is_rounded_once(device: str) -> Non
     apart = "mul.rn.f32 %f5, %f1, %f2; mul.rn.f32 %f0, %f5, 0f40800000;"
     assert _result(device, body, [1.5, 2.0**-149]) == 2.0**-147 + 2.0**-148
     assert _result(device, apart, [1.5, 2.0**-149]) == 2.0**-146
+
+
+# --- loops -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "test", "fused"),
+    [
+        ("add.u32 %r1, %r1, 1;", "setp.lt.u32 %p1, %r1, 8;", True),
+        ("add.s32 %r1, %r1, -1;", "setp.ne.s32 %p1, %r1, -3;", True),
+        ("add.u32 %r1, %r1, 1;", "setp.lt.u32 %p1, %r1, %r2;", False),
+        ("add.u32 %r1, %r1, 1;", "setp.lt.u32 %p1, %r1, 4000;", False),
+        ("add.u32 %r1, %r1, 1; add.u32 %r1, %r1, 1;", "setp.lt.u32 %p1, %r1, 8;", False),
+    ],
+    ids=["up", "down", "unknown", "long", "two steps"],
+)
+def test_a_product_from_before_a_loop_that_is_unrolled_goes_into_its_sums(
+    step: str, test: str, fused: bool
+) -> None:
+    """As ptxas 13.0 fuses it, or does not, in each of these."""
+    body = f"""mov.u32 %r2, %tid.x; mul.f32 %f5, %f1, %f2; mov.f32 %f0, %f3; mov.u32 %r1, 0;
+    L: add.f32 %f7, %f5, %f0; fma.rn.f32 %f0, %f7, %f4, %f3; {step} {test}
+    @%p1 bra L;"""
+    assert bool(decide(_function(body)).fusions) == fused
