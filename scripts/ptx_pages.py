@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import gzip
 import json
 import re
@@ -17,7 +18,7 @@ from isa_forms import all_forms
 from isa_forms.inputs import BLOCK
 from ptx_support import DEVICES
 
-from zluda.ptx.instructions import OpcodeMismatch, find_opcode
+from zluda.ptx.instructions import OpcodeMismatch, Row, find_opcode
 from zluda.ptx.table import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,7 +107,7 @@ def _cell(row: ptx_support.Support, device: str, checked: int) -> str:
     approximate = row.row.opcode in _APPROXIMATE or row_words & {"approx", "full"}
     if approximate and device != "cpu":
         return "native"
-    return "exact" if checked or approximate or row.row.opcode in ptx_support.TENSOR else "yes"
+    return "exact" if checked or approximate or _as_recorded(row.row) else "yes"
 
 
 def checked_rows() -> collections.Counter[str]:
@@ -125,6 +126,19 @@ def unit_hashes() -> list[tuple[str, str]]:
     """Each approximate unit and how many inputs its recorded hashes cover."""
     with numpy.load(ROOT / "tests" / "numerics" / "data" / "mufu_hashes.npz") as file:
         return [(name, "2^32" if len(file[name]) > 1 else "2^16") for name in file.files]
+
+
+def _as_recorded(row: Row) -> bool:
+    """Whether a matrix instruction moves elements only, or is one of those that vectors were recorded of."""
+    if row.opcode not in ptx_support.TENSOR:
+        return False
+    return "btype" not in row.text or row.text in _recorded_products()
+
+
+@functools.cache
+def _recorded_products() -> frozenset[str]:
+    vectors = tensor_vectors.vectors().values()
+    return frozenset(form.row.text for vector in vectors for form in find_opcode(vector.ptx).forms)
 
 
 def tensor_lines() -> list[str]:
