@@ -16,7 +16,7 @@ import zluda
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/trace.bin"))
-OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy"}
+OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy", "tensor_cores"}
 
 
 def _zluda(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
