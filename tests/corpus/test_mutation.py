@@ -26,6 +26,9 @@ NOTICED = {
     "atomic_maximum_is_minimum": ("histogram", ("extremes",)),
     "square_root_is_off_by_one": ("black_scholes", ("price_options",)),
     "reciprocal_square_root_is_off_by_one": ("nbody", ("step",)),
+    "terms_are_rounded": ("tensor_cores", ("wmma_f16",)),
+    "metadata_is_of_the_next_chunk": ("tensor_cores", ("mma_sparse",)),
+    "matrices_are_not_turned": ("tensor_cores", ("turn",)),
     "barrier_does_nothing": ("histogram", ("count", "extremes", "equalisation")),
 }
 

@@ -87,6 +87,33 @@ def _rounds_down(lower: Any, b: Any, instruction: Any, operands: Any) -> Any:
     return lower(b, _replaced(instruction, rnd="rm"), operands)
 
 
+def _rounded_terms() -> None:
+    """Terms of a tensor core's sum rounded where they are to be cut."""
+    from zluda.compiler.lower import tensor_step
+
+    def cut(b: Any, term: Any, lift: Any) -> Any:
+        exponent = b.intrinsic("smax", b.add(term.code, lift), 1)
+        scale = b.bitcast(b.shl(exponent, 23), "float")
+        return b.cast("fptosi", b.intrinsic("rint", b.fmul(term.significand, scale)), "i32")
+
+    tensor_step._cut = cut
+
+
+def _next_chunk() -> None:
+    """The metadata of a sparse matrix read from the chunk beside."""
+    from zluda.compiler.lower import tensor_mma
+
+    place = tensor_mma.metadata_place
+    tensor_mma.metadata_place = lambda kind, k, half, chunk, selector: place(
+        kind, k, half, chunk ^ 1, selector
+    )
+
+
+def _unturned(lower: Any, f: Any, instruction: Any) -> None:
+    slots = {name: word for name, word in instruction.slots.items() if name != "trans"}
+    lower(f, dataclasses.replace(instruction, slots=slots))
+
+
 def _native(name: str, factor: float) -> Mutation:
     """A constant of the native lowering that is off, on every target."""
 
@@ -119,5 +146,8 @@ MUTATIONS: dict[str, Mutation] = {
     "ballot_is_inverted": _warp("vote", _negated_vote),
     "atomic_add_is_or": _warp("atom", _operation("add", "or")),
     "atomic_maximum_is_minimum": _warp("atom", _operation("max", "min")),
+    "terms_are_rounded": _rounded_terms,
+    "metadata_is_of_the_next_chunk": _next_chunk,
+    "matrices_are_not_turned": _warp("ldmatrix", _unturned),
     "barrier_does_nothing": _warp("bar", lambda lower, f, instruction: None),
 }
