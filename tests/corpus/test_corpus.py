@@ -19,6 +19,15 @@ PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/trace.bin"))
 OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy", "tensor_cores"}
 
 
+LONG = {"tensor_cores"}
+"""Programs whose machine code takes long to make ready for emulation."""
+CASES = [
+    pytest.param(program, device, marks=pytest.mark.slow if program in LONG and device != "cpu" else ())
+    for program in PROGRAMS
+    for device in ("cpu", "gfx1030", "gfx1100", "gfx90a")
+]
+
+
 def _zluda(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "zluda", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -37,8 +46,7 @@ def test_all_programs_are_there() -> None:
     assert set(PROGRAMS) >= OURS
 
 
-@pytest.mark.parametrize("device", ["cpu", "gfx1030", "gfx1100", "gfx90a"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "device"), CASES)
 def test_trace_is_identical(program: str, device: str) -> None:
     trace = CORPUS / program / "trace.bin"
     done = _zluda("replay", trace, "--device", device, "--numerics", "nvidia", "--json")
@@ -55,8 +63,7 @@ APPROXIMATE = {"black_scholes": 3, "nbody": 10}
 """Programs with approximate instructions, and how many launches of theirs have any."""
 
 
-@pytest.mark.parametrize("device", ["cpu", "gfx1030", "gfx1100", "gfx90a"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "device"), CASES)
 def test_trace_holds_in_native_numerics(program: str, device: str) -> None:
     """On AMD unasked; launches with approximate instructions differ, inside their envelope, and no others."""
     asked = ["--numerics", "native"] if device == "cpu" else []
