@@ -145,6 +145,19 @@ class TestDeath:
             assert (caught.value.reason, caught.value.kernel, caught.value.signal) == ("hang", act, None)
             assert gone(runner.pid)
 
+    def test_compiling_is_no_progress_of_the_kernel(self) -> None:
+        with start(time_limit=0.5) as runner:
+            launch(runner, runner_probe.SLOW_TO_COMPILE)
+
+    def test_compiling_has_a_limit_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(near._LIMITS, False, (1 << 34, 600.0, 0.3))
+        with start(time_limit=0.3) as runner:
+            with pytest.raises(
+                RunnerDied, match=f"compiling kernel {runner_probe.SLOW_TO_COMPILE}"
+            ) as caught:
+                launch(runner, runner_probe.SLOW_TO_COMPILE)
+            assert caught.value.reason == "hang"
+
     def test_a_closed_doorbell_is_a_crash(self, runner: Runner) -> None:
         with pytest.raises(RunnerDied) as caught:
             launch(runner, "close its doorbell")

@@ -14,9 +14,11 @@ import zstandard
 from kernels import MODULE, parameters
 
 import zluda
+from zluda.device.cpu.memory import Memory
 from zluda.driver import CudaError
 from zluda.errors import LaunchError, PtxError
 from zluda.runner import Runner, RunnerDied, start
+from zluda.runner.devices import translated_driver
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 BAD = (
@@ -83,6 +85,32 @@ def test_an_endless_loop_is_a_hang_with_its_kernel() -> None:
         with pytest.raises(RunnerDied) as caught:
             runner.driver.cuLaunchKernel(function, (1, 1, 1), (32, 1, 1), 0, 0, b"")
         assert (caught.value.reason, caught.value.kernel) == ("hang", "for_ever")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gfx1030"])
+def test_a_prepared_launch_compiles_nothing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = {"device": device, "numerics": None, "contract": "auto", "schedule": 0, "time_limit": 60.0}
+    driver = translated_driver(setup, Memory())
+    driver.cuInit()
+    driver.cuCtxCreate(0, 0)
+    function = driver.cuModuleGetFunction(driver.cuModuleLoadData(MODULE.encode()), "add")
+    x, y = driver.cuMemAlloc(4000), driver.cuMemAlloc(4000)
+    driver.cuMemcpyHtoD(x, np.ones(1000, "f4").tobytes())
+    driver.cuMemcpyHtoD(y, np.ones(1000, "f4").tobytes())
+    launch = (function, (8, 1, 1), (128, 1, 1), 0, 0, parameters(x, y, 1000))
+    driver.prepare_launch(*launch)
+    monkeypatch.setattr("llvmlite.binding.parse_assembly", None)
+    driver.cuLaunchKernel(*launch)
+    assert driver.cuMemcpyDtoH(x, 4000) == np.full(1000, 2, "f4").tobytes()
+    driver.close()
+
+
+def test_a_launch_that_is_refused_says_so_when_launched(runner: Runner) -> None:
+    ready(runner)
+    function = runner.driver.cuModuleGetFunction(runner.driver.cuModuleLoadData(MODULE.encode()), "add")
+    with pytest.raises(CudaError) as caught:
+        runner.driver.cuLaunchKernel(function, (0, 1, 1), (32, 1, 1), 0, 0, bytes(24))
+    assert (caught.value.name, caught.value.call) == ("CUDA_ERROR_INVALID_VALUE", "cuLaunchKernel")
 
 
 def test_a_trap_is_the_kernels_own_failure(runner: Runner) -> None:

@@ -46,7 +46,12 @@ _WORST_FIRST = (1, 2, 0)
 @click.option("--output", "-o", metavar="FILE", help="Write the replayed memory as a trace.")
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
-@click.option("--time-limit", type=float, metavar="SECONDS", help="After which a launch counts as a hang.")
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="After which a launch counts as a hang; compiling its kernel is apart.",
+)
 @click.option("--schedule", default=0, metavar="SEED", help="Vary the order of an emulated GPU's waves.")
 @click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")

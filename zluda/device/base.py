@@ -149,6 +149,15 @@ class Perturbed(Protocol):
 
 
 @runtime_checkable
+class Prepared(Protocol):
+    """A device that compiles kernels, which it can do before it launches one."""
+
+    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+        """Have the code that a launch in blocks of this shape runs. Raises as ``launch`` does."""
+        ...
+
+
+@runtime_checkable
 class GpuDevice(Device, Protocol):
     """A device that works on its own: what is launched runs while the host goes on.
 

@@ -30,6 +30,8 @@ class RunnerDied(Error):
         self.reason, self.command, self.kernel = reason, command, kernel
         self.signal, self.exit_status, self.detail = signal, exit_status, detail
         doing = f"kernel {kernel}" if kernel else (command or "starting")
+        if command == "prepare_launch":
+            doing = f"compiling {doing}"
         if reason == "hang":
             text = "no progress" + (f" in {seconds:g} s" if seconds is not None else "")
         elif signal is not None:

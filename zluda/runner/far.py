@@ -84,6 +84,7 @@ def _set_up(arguments: Arguments, setup: dict[str, Any], kernels: FarCache) -> t
         ready["confinement"] = ["memory", "system calls"]
     for name in ("name", "emulated", "numerics", "places_globals", "product"):
         ready[name] = getattr(driver, name)
+    ready["prepares"] = hasattr(driver, "prepare_launch")
     return driver, ready
 
 

@@ -39,8 +39,8 @@ FACTORIES: dict[str, tuple[str, bool, str]] = {
     "cuda": ("zluda.driver.native:from_setup", False, ""),
 }
 
-# (bytes of private memory, seconds a command) by `untrusted`.
-_LIMITS = {False: (16 * _GIB, 600.0), True: (4 * _GIB, 60.0)}
+# (bytes of private memory, seconds a command, seconds a command that brings code in) by `untrusted`.
+_LIMITS = {False: (16 * _GIB, 600.0, 600.0), True: (4 * _GIB, 60.0, 60.0)}
 
 
 class Runner:
@@ -101,8 +101,8 @@ def start(
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
-    command's wall time in seconds; ``schedule`` is the seed of an emulated GPU's order of waves;
-    ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
+    command's wall time in seconds, what it compiles apart; ``schedule`` is the seed of an emulated GPU's
+    order of waves; ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
     whose a confined runner's compiled kernels are (``cache.py``); empty: they are not kept. Raises
     DeviceError where the device is not there or an address cannot be had, RunnerDied where the process ends
     before it is ready.
@@ -146,6 +146,7 @@ def start(
             far_bell=far_bell,
             output=output,
             time_limit=_START_SECONDS,
+            code_limit=max(limit, _LIMITS[untrusted][2]),
             cache=NearCache(store, cache_scope) if store is not None else None,
         )
         undo.pop_all()  # from here on the link and the memory own them

@@ -31,11 +31,30 @@ _CONSTANT = frozenset(
         "cuDeviceGetAttribute",
     )
 )
+# What brings code in, which may mean that it is compiled: no kernel runs meanwhile, none can hang.
+_CODE = frozenset(
+    (
+        "cuModuleLoadData",
+        "cuModuleGetFunction",
+        "cuLibraryLoadData",
+        "cuLibraryGetKernel",
+        "cuLibraryGetModule",
+        "cuKernelGetFunction",
+        "cuKernelGetAttribute",
+        "cuFuncGetAttribute",
+        "cuFuncLoad",
+        "parameter_layout",
+        "prepare_launch",
+    )
+)
 CHUNK = 1 << 24  # bytes of one copy between host and device; larger ones are cut
 
 
 class Link:
-    """The process and the channel to it; one command at a time."""
+    """The process and the channel to it; one command at a time.
+
+    A command takes at most ``time_limit`` seconds, one that brings code in ``code_limit``.
+    """
 
     def __init__(
         self,
@@ -46,10 +65,12 @@ class Link:
         far_bell: int,
         output: int,
         time_limit: float,
+        code_limit: float,
         cache: NearCache | None = None,
     ) -> None:
         self._cache = cache
-        self.process, self._channel, self.time_limit = process, channel, time_limit
+        self.process, self._channel = process, channel
+        self.time_limit, self._code_limit = time_limit, code_limit
         self._bell, self._far_bell, self._output = bell, far_bell, output
         self._pidfd = os.pidfd_open(process.pid)
         self._poll = select.poll()
@@ -72,9 +93,10 @@ class Link:
 
     def reply(self, sequence: int, command: str = "", kernel: str = "") -> Any:
         """Wait for the reply to command ``sequence``."""
-        deadline = time.monotonic() + self.time_limit
+        limit = self._code_limit if command in _CODE else self.time_limit
+        deadline = time.monotonic() + limit
         while True:
-            self._wait(deadline, command, kernel)
+            self._wait(deadline, limit, command, kernel)
             try:
                 received = self._channel.receive()
                 if received is not None and not self._answered(received, sequence):
@@ -83,12 +105,12 @@ class Link:
                 self.kill()
                 self._die(RunnerDied("crash", command=command, kernel=kernel, detail=str(error)))
 
-    def _wait(self, deadline: float, command: str, kernel: str) -> None:
+    def _wait(self, deadline: float, limit: float, command: str, kernel: str) -> None:
         """Wait for the doorbell or the process's end; RunnerDied for the latter and after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             self.kill()
-            self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=self.time_limit))
+            self._die(RunnerDied("hang", command=command, kernel=kernel, seconds=limit))
         ready = dict(self._poll.poll(min(left, 3600) * 1000))
         if ready.get(self._bell, 0) & select.POLLIN:
             os.read(self._bell, 1)
@@ -181,6 +203,8 @@ class RemoteDriver:
     def __init__(self, link: Link, ready: dict[str, Any]) -> None:
         self._link = link
         self._kernels: dict[int, str] = {}  # function or kernel handle → name, to name the one that kills
+        self._prepared: set[tuple[int, tuple[int, ...]]] = set()  # function and block of a launch
+        self._prepares: bool = ready["prepares"]
         self._constants: dict[tuple[Any, ...], Any] = {}
         self.name: str = ready["name"]
         self.emulated: bool = ready["emulated"]
@@ -217,9 +241,13 @@ class RemoteDriver:
         self._kernels[function] = self._kernels.get(kernel, "")
         return function
 
-    def cuLaunchKernel(self, function: int, *positional: Any, **named: Any) -> None:
+    def cuLaunchKernel(self, function: int, grid: Any, block: Any, *rest: Any, **named: Any) -> None:
         kernel = self._kernels.get(function, "")
-        self._link.request("cuLaunchKernel", (function, *positional), named, kernel)
+        prepared = function, tuple(block)
+        if self._prepares and prepared not in self._prepared:  # apart: compiling is not the kernel's time
+            self._link.request("prepare_launch", (function, grid, block, *rest), named, kernel)
+            self._prepared.add(prepared)
+        self._link.request("cuLaunchKernel", (function, grid, block, *rest), named, kernel)
 
     def parameter_layout(self, function: int) -> tuple[ParameterSlot, ...]:
         kernel = self._kernels.get(function, "")

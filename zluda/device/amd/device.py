@@ -52,6 +52,12 @@ class AmdDevice(HostMemory):
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> AmdCode[EmulatedKernel]:
         return AmdCode(self, module, globals_at or {})
 
+    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+        """Compile what a launch runs, twice: for the GPU, and that for this machine."""
+        if isinstance(kernel, AmdKernel):
+            _, loaded = kernel.load()
+            loaded.host(count=False)
+
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:

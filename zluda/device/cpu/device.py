@@ -67,6 +67,11 @@ class CpuDevice(HostMemory):
         cell = self._perturbation
         cell.share, cell.pattern, cell.seed = share, pattern, seed
 
+    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+        """Compile what a launch in blocks of this shape runs. Raises PtxError or UnsupportedError."""
+        if isinstance(kernel, CpuKernel):
+            kernel.specialize(block)
+
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from zluda.device.base import Kernel
+from zluda.device.base import Kernel, Prepared
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.code import dynamic_shared_limit, kernel_of
 from zluda.driver.translated.state import State, entry
-from zluda.errors import HangError, LaunchError, UnsupportedError
+from zluda.errors import Error, HangError, LaunchError, UnsupportedError
 
 # CUlaunchAttributeID → name; those that change when or where blocks run but not what they compute.
 _HINTS = {
@@ -50,6 +51,29 @@ class LaunchEntries:
 
     _state: State
 
+    def prepare_launch(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        stream: int,
+        parameters: Bytes,
+        *,
+        attributes: Sequence[LaunchAttribute] = (),
+    ) -> None:
+        """Do all of ``cuLaunchKernel`` but run the kernel: whatever compiling takes, it is done then.
+
+        A launch that would be refused is not prepared: it says why when it is launched.
+        """
+        state = self._state
+        if isinstance(state.device, Prepared):
+            with suppress(Error):
+                kernel, _ = self._launched_kernel(
+                    function, grid, block, shared_bytes, stream, parameters, attributes
+                )
+                state.device.prepare(kernel, block)
+
     @entry()
     def cuLaunchKernel(
         self,
@@ -63,16 +87,9 @@ class LaunchEntries:
         attributes: Sequence[LaunchAttribute] = (),
     ) -> None:
         state = self._state
-        found = state.functions[function]
-        state.check_stream(stream)
-        cooperative = _check_attributes(attributes, found.name, gpu=state.gpu is not None)
-        _check_shape(state, tuple(grid), tuple(block))
-        kernel = kernel_of(state, found)
-        _check_kernel(kernel, block, parameters)
-        limit = dynamic_shared_limit(state, found, kernel)
-        if not 0 <= shared_bytes <= limit:
-            detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
-            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+        kernel, cooperative = self._launched_kernel(
+            function, grid, block, shared_bytes, stream, parameters, attributes
+        )
         try:
             if state.gpu is None:
                 state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
@@ -91,6 +108,30 @@ class LaunchEntries:
                 raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error), launch=error) from error
             state.sticky = _failure(error)
             raise state.sticky from error
+
+    def _launched_kernel(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        stream: int,
+        parameters: Bytes,
+        attributes: Sequence[LaunchAttribute],
+    ) -> tuple[Kernel, bool]:
+        """A launch's kernel, and whether it is cooperative. Raises what CUDA checks before one starts."""
+        state = self._state
+        found = state.functions[function]
+        state.check_stream(stream)
+        cooperative = _check_attributes(attributes, found.name, gpu=state.gpu is not None)
+        _check_shape(state, tuple(grid), tuple(block))
+        kernel = kernel_of(state, found)
+        _check_kernel(kernel, block, parameters)
+        limit = dynamic_shared_limit(state, found, kernel)
+        if not 0 <= shared_bytes <= limit:
+            detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+        return kernel, cooperative
 
 
 def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str, *, gpu: bool) -> bool:

@@ -111,6 +111,11 @@ class HipDevice:
         except CudaError as error:
             raise DeviceError(self.name, f"{file}: {error}") from error
 
+    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+        """Compile and load what a launch runs."""
+        if isinstance(kernel, AmdKernel):
+            kernel.load()
+
     def launch(
         self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
     ) -> None:
