@@ -10,6 +10,7 @@ import functools
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ FORMS = (
     ("m16n8k32", "s8", "s8", "s32"),
     ("m8n8k4", "f64", "f64", "f64"),
 )
+TRITON = Path(__file__).resolve().parents[1] / "tests/compiler/data/triton_matmul_sm90a_f16.ptx"
 Bits = NDArray[Any]
 
 
@@ -122,6 +124,29 @@ def _best(action: Callable[[], object]) -> float:
     return min(times)
 
 
+def by_triton() -> str:
+    """A whole product by Triton's ``wgmma`` kernel, loads, stores and barriers included."""
+    device, random, n = CpuDevice(threads=1), np.random.default_rng(0), 512
+    code = device.load(parse_module(TRITON.read_text(), file=TRITON.name))
+    addresses = [device.allocate(4 * n * n) for _ in "abc"]
+    for address in addresses[:2]:
+        device.write(address, random.uniform(-1, 1, n * n).astype(np.float16).tobytes())
+    arguments = struct.pack("<3Q6i2Q", *addresses, *[n] * 6, 0, 0)
+    function = code.kernel("matmul")
+    seconds = []
+    for blocks in (1, n // 64):  # the first launch compiles
+        grid = (blocks, blocks, 1)
+        launch = functools.partial(device.launch, function, grid, (128, 1, 1), arguments, shared_bytes=49152)
+        seconds.append(_best(launch))
+    device.close()
+    a, b = (random.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "ab")
+    peer = _best(lambda: np.matmul(a, b))
+    return (
+        f"{n}^3 f16 by Triton's wgmma kernel: {seconds[-1] * 1e3:.0f} ms of one core, "
+        f"{seconds[-1] / (n**3 / 16) * 1e9:.1f} ns an element and step; numpy's f32: {peer * 1e3:.1f} ms"
+    )
+
+
 def main() -> None:
     """Print one line a form."""
     print(f"{'':36} device  reference  numpy's product  (ns an element of D)")
@@ -135,6 +160,8 @@ def main() -> None:
             f"{opcode.removeprefix('mma.sync.aligned.'):36} {device:6.2f} "
             f"{peers[0]:10.1f} {peers[1]:16.2f}   {peers[0] / device:.0f}x as fast as the reference"
         )
+
+    print(by_triton())
 
 
 if __name__ == "__main__":
