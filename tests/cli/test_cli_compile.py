@@ -182,6 +182,17 @@ def test_images_are_chosen_as_the_devices_choose_them() -> None:
     assert 10 * ATTRIBUTES[75] + ATTRIBUTES[76] == COMPUTE_CAPABILITY
 
 
+def test_precompile_does_not_call_compiled_what_is_not_kept(zluda: Machine) -> None:
+    path = zluda.write("a.ptx", HEAD + GOOD.format(name="one", value=1))
+    zluda("precompile", path)
+    for entry in (zluda.place / "cache/kernels").glob("*.code"):
+        entry.unlink()
+        entry.mkdir()  # so that nothing can be written there
+    done = json.loads(zluda("precompile", path, "--json", status=1).stdout)
+    assert [k["status"] for k in done["kernels"]] == ["error"]
+    assert "cannot keep cpu one: Is a directory" in done["kernels"][0]["reason"]
+
+
 # --- cache ---------------------------------------------------------------------------------------------
 
 

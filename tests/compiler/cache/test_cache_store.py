@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,32 @@ def test_an_entry_others_can_write_to_is_left_alone(store: Store) -> None:
     assert store.get(key(1)) is None
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_what_is_no_file_is_left_alone(
+    store: Store, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    make(store.path / f"{key(1)}.code")
+    assert store.get(key(1)) is None
+    assert "is not an entry of this user's" in caplog.text
+    assert list(store.entries()) == []
+    assert store.clear() == (0, 0)
+    store.put(key(1), b"code")
+    store.put(key(2), b"code")
+    assert store.get(key(2)) == b"code"
+
+
+def test_a_damaged_entry_that_cannot_be_removed_counts_as_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (store.path / f"{key(1)}.code").write_bytes(b"cut off")
+    (store.path / f"{key(1)}.code").chmod(0o600)
+    monkeypatch.setattr(stores.os, "unlink", read_only)
+    assert store.get(key(1)) is None
+
+
 def test_entries_of_confined_runners_are_apart(store: Store) -> None:
     store.put(key(1), b"theirs", suffix=CONFINED)
     assert store.get(key(1)) is None
@@ -192,6 +219,20 @@ def test_a_place_that_cannot_be_made(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert open_configured(config.Config()) is None  # a home that is read-only keeps nobody from working
     assert "no kernel cache" in caplog.text
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_user_without_a_home_works_without_a_cache(
+    newer: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def place(*_: object, **__: object) -> Path:
+        if newer:
+            raise RuntimeError("could not determine the home directory")
+        return Path("~/.cache/zluda")
+
+    monkeypatch.setattr("platformdirs.user_cache_path", place)
+    assert open_configured(config.Config()) is None
+    assert "no home directory" in caplog.text
 
 
 LAUNCH = """

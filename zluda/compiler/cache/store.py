@@ -99,22 +99,32 @@ class Store:
         payload = unpack(key, found)
         if payload is None:
             log.warning("%s: entry %s is damaged; it is made again", self.path, key)
-            self._remove(key + suffix)
+            with suppress(OSError):  # a read-only file system
+                self._remove(key + suffix)
         return payload[1] if payload else None
 
     def put(self, key: str, payload: bytes, *, label: str = "", suffix: str = COMPILED) -> None:
         """Keep a payload; one that is too large or cannot be written is not kept (logged)."""
+        try:
+            self.keep(key, payload, label=label, suffix=suffix)
+        except Error as error:
+            log.warning("%s", error)
+
+    def keep(self, key: str, payload: bytes, *, label: str = "", suffix: str = COMPILED) -> None:
+        """Keep a payload. Raises Error for one that is too large or cannot be written."""
         data = pack(key, payload, label)
         if len(data) > min(MAX_ENTRY, self.limit):
-            log.info("%s: %s is too large to keep (%d bytes)", self.path, label or key, len(data))
-            return
+            raise Error(f"{self.path}: {label or key} is too large to keep ({len(data)} bytes)")
         try:
             self._write(key + suffix, data)
-            self._written += len(data)
-            if self._written > self.limit // 16:
-                self.evict()
         except OSError as error:
-            log.warning("%s: cannot keep %s: %s", self.path, label or key, error.strerror)
+            raise Error(f"{self.path}: cannot keep {label or key}: {error.strerror}") from error
+        self._written += len(data)
+        if self._written > self.limit // 16:
+            try:
+                self.evict()
+            except OSError as error:
+                log.warning("%s: cannot be kept to its limit: %s", self.path, error.strerror)
 
     def raw(self, entry: Entry) -> bytes | None:
         """An entry's file, checked; None where it has gone or is damaged. Does not count as a use."""
@@ -122,14 +132,15 @@ class Store:
         return data if data is not None and unpack(entry.key, data) is not None else None
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, in no particular order."""
+        """All entries, in no particular order; not what has an entry's name and is no file."""
         with os.scandir(self._fd) as listing:
             for file in listing:
                 match = _ENTRY.fullmatch(file.name)
                 if match is not None:
                     with suppress(FileNotFoundError):  # somebody evicted it
                         found = file.stat(follow_symlinks=False)
-                        yield Entry(match[1], match[2], found.st_size, found.st_mtime_ns)
+                        if stat.S_ISREG(found.st_mode):
+                            yield Entry(match[1], match[2], found.st_size, found.st_mtime_ns)
 
     def clear(self) -> tuple[int, int]:
         """Remove everything; returns how many entries that were, and their bytes."""
@@ -166,23 +177,28 @@ class Store:
     # --- files -----------------------------------------------------------------------------------------
 
     def _read(self, name: str, *, use: bool = True) -> bytes | None:
+        fd = -1
         try:
-            fd = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=self._fd)
+            # A pipe of that name must not keep us waiting.
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=self._fd)
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or _unsafe(found) or found.st_size > MAX_ENTRY:
+                log.warning("%s: %s is not an entry of this user's; left alone", self.path, name)
+                return None
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read()
+            if use:
+                with suppress(OSError):  # a read-only file system: entries then age by when they were made
+                    os.utime(fd)
+            return data
         except FileNotFoundError:
             return None
         except OSError as error:
             log.warning("%s: cannot read %s: %s", self.path, name, error.strerror)
             return None
-        with open(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or _unsafe(found) or found.st_size > MAX_ENTRY:
-                log.warning("%s: %s is not an entry of this user's; left alone", self.path, name)
-                return None
-            data = file.read()
-            if use:
-                with suppress(OSError):  # a read-only file system: entries then age by when they were made
-                    os.utime(fd)
-        return data
+        finally:
+            if fd >= 0:
+                os.close(fd)
 
     def _write(self, name: str, data: bytes) -> None:
         unfinished = f"{_UNFINISHED}{os.getpid()}-{os.urandom(8).hex()}"
@@ -237,12 +253,19 @@ def _unsafe(found: os.stat_result) -> str:
 
 
 def directory(config: Config) -> Path:
-    """Where this user's entries are: ``ZLUDA_CACHE_DIR``, else the platform's place for caches."""
+    """Where this user's entries are: ``ZLUDA_CACHE_DIR``, else the platform's place for caches.
+
+    Raises OSError for a user without a home.
+    """
     if config.cache_dir:
         return Path(config.cache_dir).absolute() / "kernels"
     import platformdirs
 
-    return platformdirs.user_cache_path("zluda", appauthor=False) / "kernels"
+    with suppress(RuntimeError):  # raised by newer versions, where older ones give "~" itself
+        place = platformdirs.user_cache_path("zluda", appauthor=False)
+        if place.is_absolute():
+            return place / "kernels"
+    raise OSError(errno.ENOENT, "there is no home directory; name one in HOME or ZLUDA_CACHE_DIR", "~")
 
 
 def open_configured(config: Config) -> Store | None:
@@ -253,7 +276,7 @@ def open_configured(config: Config) -> Store | None:
     try:
         return Store(directory(config), LIMITS[config.cache_policy])
     except OSError as error:
-        reason = f"{error.filename or directory(config)}: {error.strerror}"
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         if config.cache_dir:
             raise Error(f"ZLUDA_CACHE_DIR: {reason}") from error
         log.warning("no kernel cache: %s", reason)

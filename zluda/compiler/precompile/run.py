@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zluda.compiler import apart, cache, compile_kernel
+from zluda.compiler.cache.store import Store
 from zluda.compiler.precompile.sources import Source
 from zluda.compiler.target import Dim3
 from zluda.errors import Error
@@ -82,19 +83,18 @@ class ModuleResult:
 
 
 class _Watched:
-    """The cache, and whether it had what it was asked for."""
+    """The store, and whether it had what it was asked for. What it cannot keep fails (Error)."""
 
-    def __init__(self, behind: cache.Cache | None) -> None:
+    def __init__(self, behind: Store) -> None:
         self._behind, self.hit = behind, False
 
     def get(self, key: str) -> bytes | None:
-        found = self._behind.get(key) if self._behind is not None else None
+        found = self._behind.get(key)
         self.hit = found is not None
         return found
 
     def put(self, key: str, payload: bytes, *, label: str = "") -> None:
-        if self._behind is not None:
-            self._behind.put(key, payload, label=label)
+        self._behind.keep(key, payload, label=label)
 
 
 def precompile(
@@ -114,7 +114,7 @@ def precompile(
     DeviceError for an unknown target.
     """
     store = cache.current()
-    if store is None:
+    if not isinstance(store, Store):
         raise Error(
             "there is no kernel cache to fill: ZLUDA_CACHE_POLICY is off, or its directory cannot be made"
         )
