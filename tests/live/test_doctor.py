@@ -214,6 +214,27 @@ class TestHost:
         found = named(host.checks(machine), "kernel cache")
         assert found.state is State.FAULT and str(place) in found.found and "ZLUDA_CACHE_DIR" in found.fix
 
+    def test_looking_makes_no_cache(self, machine: Machine) -> None:
+        found = named(host.checks(machine), "kernel cache")
+        assert (found.state, found.found) == (State.OK, f"{machine.root}/cache/kernels: not made yet")
+        assert not (machine.root / "cache").exists()
+
+    def test_a_cache_that_cannot_be_made(self, machine: Machine) -> None:
+        (machine.root / "cache").touch()
+        found = named(host.checks(machine), "kernel cache")
+        assert found.state is State.FAULT and found.found.endswith("cache/kernels cannot be made")
+
+    def test_a_user_without_a_home(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: Path("~/.cache/zluda"))
+        found = named(host.checks(replace(machine, environment={})), "kernel cache")
+        assert found.state is State.WARNING and "no home directory" in found.found
+
+    @pytest.mark.parametrize(("package", "version"), [("llvmlite", "0.44.0"), ("frida", "16.7.19")])
+    def test_packages_that_are_too_old(self, machine: Machine, package: str, version: str) -> None:
+        old = replace(machine, version_of=lambda n: version if n == package else machine.version_of(n))
+        found = named(host.checks(old), package)
+        assert found.state is State.FAULT and "too old" in found.found and "pip install" in found.fix
+
     def test_a_cache_that_is_off(self, machine: Machine) -> None:
         off = {**machine.environment, "ZLUDA_CACHE_POLICY": "off"}
         assert named(host.checks(replace(machine, environment=off)), "kernel cache").state is State.WARNING

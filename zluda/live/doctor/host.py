@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from zluda.live.doctor.check import Check, State
 from zluda.live.doctor.machine import Machine
 
 _OLDEST_PYTHON = (3, 11)
-_OLDEST_LLVMLITE = "0.50"
+_OLDEST_LLVMLITE, _OLDEST_FRIDA = "0.50", "17.0"  # pyproject.toml asks for them
 _MIB = 1 << 20
 
 
@@ -58,6 +59,8 @@ def _llvmlite(machine: Machine) -> Check:
         llvm_version = ".".join(map(str, llvm.llvm_version_info))
     except (ImportError, OSError) as error:
         return Check("llvmlite", State.FAULT, f"{version}, which does not load: {error}", fix, _REPLAYS)
+    if _older(version, _OLDEST_LLVMLITE):
+        return Check("llvmlite", State.FAULT, f"{version}, which is too old", fix, _REPLAYS)
     return Check("llvmlite", State.OK, f"{version} (LLVM {llvm_version})", needed_for=_REPLAYS)
 
 
@@ -80,8 +83,22 @@ def _cache(machine: Machine) -> Iterator[Check]:
     if settings.cache_policy == "off":
         yield Check("kernel cache", State.WARNING, "off", "unset ZLUDA_CACHE_POLICY to keep compiled kernels")
         return
-    place = store.directory(settings)
+    try:
+        place = store.directory(settings)
+    except OSError as error:
+        found = f"{error.strerror}: nothing is kept"
+        yield Check("kernel cache", State.WARNING, found, "set HOME, or name a directory by ZLUDA_CACHE_DIR")
+        return
     fix = f"make {place} a directory that only you can write to, or name another by ZLUDA_CACHE_DIR"
+    if not os.path.lexists(place):  # opening it would make it
+        above = next(parent for parent in place.parents if os.path.lexists(parent))
+        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+            yield Check("kernel cache", State.OK, f"{place}: not made yet")
+        elif settings.cache_dir:
+            yield Check("kernel cache", State.FAULT, f"{place} cannot be made", fix, _REPLAYS)
+        else:
+            yield Check("kernel cache", State.WARNING, f"{place} cannot be made: nothing is kept", fix)
+        return
     try:
         opened = store.open_configured(settings)
     except Error as error:
@@ -119,9 +136,12 @@ def _disassembler() -> Check:
 
 def _frida(machine: Machine) -> Check:
     version = machine.version_of("frida")
-    if version:
-        return Check("frida", State.OK, version, needed_for=("trace",))
-    return Check("frida", State.ABSENT, "not installed", "pip install 'zluda[trace]'", ("trace",))
+    fix = "pip install 'zluda[trace]'"
+    if not version:
+        return Check("frida", State.ABSENT, "not installed", fix, ("trace",))
+    if _older(version, _OLDEST_FRIDA):
+        return Check("frida", State.FAULT, f"{version}, which is too old", fix, ("trace",))
+    return Check("frida", State.OK, version, needed_for=("trace",))
 
 
 def _compiler(machine: Machine) -> Check:
@@ -130,6 +150,14 @@ def _compiler(machine: Machine) -> Check:
         return Check("C compiler", State.OK, found)
     fix = "install gcc or clang (only the tests need one)"
     return Check("C compiler", State.ABSENT, "none", fix)
+
+
+def _older(version: str, oldest: str) -> bool:
+    """Whether a version's first two numbers are lower; not where it has none."""
+    found, least = (re.match(r"(\d+)\.(\d+)", text) for text in (version, oldest))
+    if found is None or least is None:
+        return False
+    return tuple(map(int, found.groups())) < tuple(map(int, least.groups()))
 
 
 _REPLAYS = ("cpu", "gfx", "hip")
