@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower import floating, tensor_step
 from zluda.compiler.lower.tensor_step import Rounding
-from zluda.numerics.tensor_cores.formats import INTEGERS
+from zluda.numerics.tensor_cores.formats import FLOATS, INTEGERS
 from zluda.numerics.tensor_cores.operations import Operation
 
 Pairs = list[tuple[Value, Value]]
@@ -44,8 +44,10 @@ def _travel_float(b: Builder, name: str, bits: Value) -> Value:
 
 
 def _travel_widened(b: Builder, name: str, bits: Value) -> Value:
-    """fp8 as the f16 it is widened to, where its subnormals are normal."""
-    return tensor_step.encode(b, tensor_step.normalised(b, tensor_step.decode(b, name, bits)))
+    """fp8 as the f16 it is widened to: e4m3's subnormals are normal there, e5m2's are not."""
+    x = tensor_step.decode(b, name, bits)
+    short = FLOATS[name].exponent < FLOATS["f16"].exponent
+    return tensor_step.encode(b, tensor_step.normalised(b, x) if short else x)
 
 
 def _steps(b: Builder, setting: Setting, pairs: Pairs, c: Value, accumulator: str) -> Value:
