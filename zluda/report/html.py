@@ -12,6 +12,7 @@ from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayR
 from zluda.diff.values import CLASSES
 from zluda.errors import Error
 from zluda.report import recording, words
+from zluda.report.names import readable
 from zluda.report.side_by_side import Grid, Unread
 from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
@@ -156,16 +157,18 @@ def _side_by_side(
     for number, trace in enumerate(grid.traces):
         cells = [grid.cell(trace, column) for column in grid.columns]
         replayed = [result for _, result in grid.results(trace)]
+        rows = grid.kernels(trace)
         kernels = [
             {
                 "kernel": row.kernel,
+                "readable": readable(row.kernel),
                 "calls": f"{row.calls:,}",
                 "cells": [
                     cell and {"tone": _TONES[cell.verdict.counts_as], "text": cell.verdicts}
                     for cell in row.cells
                 ],
             }
-            for row in grid.kernels(trace)
+            for row in rows[:_SHOWN_KERNELS]
         ]
         traces.append(
             {
@@ -178,8 +181,8 @@ def _side_by_side(
                     }
                     for cell in cells
                 ],
-                "kernels": kernels[:_SHOWN_KERNELS],
-                "kernels_left_out": max(0, len(kernels) - _SHOWN_KERNELS),
+                "kernels": kernels,
+                "kernels_left_out": max(0, len(rows) - _SHOWN_KERNELS),
                 "recording": recording.facts(replayed[0].meta) if replayed else [],
                 "results": [
                     entry for result, entry in zip(results, shown, strict=True) if result.trace == trace
@@ -233,6 +236,7 @@ def _row(result: LaunchResult) -> dict[str, Any]:
     return {
         "call": result.call,
         "kernel": result.kernel,
+        "readable": readable(result.kernel),
         "grid": words.dimensions(result.grid),
         "block": words.dimensions(result.block),
         "verdict": result.verdict,
@@ -246,6 +250,7 @@ def _difference(result: LaunchResult) -> dict[str, Any]:
     return {
         "call": result.call,
         "kernel": result.kernel,
+        "readable": readable(result.kernel),
         "verdict": result.verdict,
         "reason": result.reason,
         "buffers": [_buffer(buffer) for buffer in result.buffers if not buffer.identical],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from zluda.report import recording, words
+from zluda.report.names import readable
 from zluda.tracefile.text import printable
 
 if TYPE_CHECKING:
@@ -72,7 +73,12 @@ def _kernel(row: Mapping[str, Any]) -> tuple[str, ...]:
     time_ns = row["gpu_time_ns"]
     module = "" if row["module"] is None else f"module {row['module']}"
     launches = words.plural(row["launches"], "launch", "launches")
-    return row["kernel"], module, launches, words.seconds(None if time_ns is None else time_ns / 1e9)
+    return (
+        readable(row["kernel"]),
+        module,
+        launches,
+        words.seconds(None if time_ns is None else time_ns / 1e9),
+    )
 
 
 def _module(row: Mapping[str, Any]) -> tuple[str, ...]:

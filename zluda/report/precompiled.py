@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from zluda.compiler.precompile.run import KernelResult, ModuleResult
+from zluda.report.names import readable
 from zluda.tracefile.text import printable
 
 _COUNTED = ("compiled", "cached")
@@ -43,7 +44,7 @@ def _problems(result: ModuleResult) -> Iterator[str]:
         yield result.problem
     for kernel in result.kernels:
         if kernel.failed:
-            yield f"{kernel.kernel}{_where(kernel)}: {kernel.reason}"
+            yield f"{readable(kernel.kernel)}{_where(kernel)}: {kernel.reason}"
 
 
 def _where(kernel: KernelResult) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
+from zluda.report.names import readable
 from zluda.report.side_by_side import Cell, Grid, Unread
 from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
 from zluda.tracefile.text import printable
@@ -81,7 +82,9 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
     """The summary without colours or frames: the verdict, then a line for each thing that does not hold."""
     yield title(result)
     for failure in failures(result, _SHOWN_FAILURES):
-        yield printable(f"  #{failure.call} {failure.kernel}: {failure.verdict.value}{_because(failure)}")
+        yield printable(
+            f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
+        )
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
     if result.relocated:
@@ -135,7 +138,7 @@ def _kernel_table(result: ReplayResult) -> Table:
 def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Column]:
     """Those that have something to say of this replay."""
     columns: dict[str, Column] = {
-        "kernel": ("left", lambda kernel: kernel.kernel),
+        "kernel": ("left", lambda kernel: readable(kernel.kernel)),
         "calls": ("right", lambda kernel: f"{kernel.total:,}"),
         "verdict": ("left", lambda kernel: kernel.verdicts),
         "compared": ("right", lambda kernel: words.size(kernel.bytes_compared)),
@@ -157,7 +160,7 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
     for name in ("call", "kernel", "verdict", "buffer", "element", "recorded", "replayed", "ULP"):
         table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
     for failure in failing:
-        head = (f"#{failure.call}", escape(printable(failure.kernel)), str(failure.verdict.value))
+        head = (f"#{failure.call}", escape(printable(readable(failure.kernel))), str(failure.verdict.value))
         found = failure.first_difference
         if found is None:
             table.add_row(*head, escape(printable(failure.reason)))

@@ -15,6 +15,7 @@ from zluda.diff.results import (
     ReplayResult,
     Verdict,
 )
+from zluda.report.names import readable
 
 # How many digits tell two numbers of a type apart.
 _DIGITS = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
@@ -82,7 +83,7 @@ def _by_verdict(results: Iterable[LaunchResult]) -> str:
 def first(divergence: FirstDivergence) -> str:
     """Where record and replay first part."""
     result = divergence.result
-    text = f"the first is #{result.call} {result.kernel}"
+    text = f"the first is #{result.call} {readable(result.kernel)}"
     if divergence.buffer is not None and divergence.element is not None:
         return f"{text}, {difference(divergence.buffer, divergence.element)}"
     return text + (f": {result.reason}" if result.reason else "")
