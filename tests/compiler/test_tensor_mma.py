@@ -84,6 +84,56 @@ def test_every_form_gives_the_bits_of_an_h200(cpu: Any, name: str) -> None:
     assert differences(cpu, vectors()[name]) == 0
 
 
+def any_registers(random: np.random.Generator, count: int, tiles: int) -> Bits:
+    """Registers of tiles, each of one kind: any bits, mostly zeros, mostly ones, small, half zeros."""
+    words = random.integers(0, 1 << 32, (5, tiles, 32, count), np.uint32)
+    other = random.integers(0, 1 << 32, words.shape[1:], np.uint32)
+    words[1] &= other
+    words[2] |= other
+    words[3] &= 0x83FF83FF
+    words[4] = np.where(random.random(other.shape) < 0.5, 0, words[4] & 0xBFFFBFFF)
+    kinds = random.integers(0, 5, tiles)
+    return words[kinds, np.arange(tiles)]
+
+
+DENSE = [
+    (f"mma.sync.aligned.{shape}.row.col.{c}.{a}.{b}.{c}", a) for shape, a, b, c in operations.mma_forms()
+]
+DENSE += [
+    (f"mma.sp.sync.aligned.{shape}.row.col.{c}.{a}.{b}.{c}", a)
+    for shape, a, b, c in operations.mma_sparse_forms()
+]
+RANDOM_QUICK = (
+    "m16n8k16.row.col.f32.e5m2.e5m2",
+    "m16n8k16.row.col.f32.e4m3.e5m2",
+    "sp.sync.aligned.m16n8k32.row.col.f32.f16",
+)
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        pytest.param(opcode, marks=() if any(q in opcode for q in RANDOM_QUICK) else pytest.mark.slow)
+        for opcode, a in DENSE
+        if a != "f64"  # of which the reference is slow, and few tiles tell all
+    ],
+)
+def test_any_registers_give_what_the_reference_gives(cpu: Any, opcode: str) -> None:
+    popcount = ".xor.popc" if ".b1." in opcode else ""
+    form = form_of(opcode + popcount)
+    random, tiles = np.random.default_rng(sum(opcode.encode())), 128
+    inputs = {x: any_registers(random, form.registers(x), tiles) for x in "abc"}
+    metadata = None
+    if form.operation.sparse:
+        pairs = [0x4, 0xE] if form.operation.a == "tf32" else [0x4, 0x8, 0xC, 0x9, 0xD, 0xE]
+        chunks = random.choice(pairs, (tiles, 32, 8)).astype(np.uint32)
+        metadata = (chunks << (4 * np.arange(8, dtype=np.uint32))).sum(-1, dtype=np.uint32)
+        inputs["m"] = metadata[..., None]
+    expected = warp.mma(form, inputs["a"], inputs["b"], inputs["c"], metadata=metadata)
+    found = launch(cpu, mma_ptx(opcode + popcount, form), inputs, expected)
+    assert (found == expected).all()
+
+
 @pytest.mark.parametrize(("shape", "selector"), [("m16n8k64", 0), ("m16n8k64", 1), ("m16n8k128", 0)])
 def test_pairs_of_four_bits_are_chosen_as_the_manual_says(cpu: Any, shape: str, selector: int) -> None:
     """Of eight elements two pairs (PTX ISA 9.7.14.6.1): B's column n is 1 at k = n (and n + 8 …), else 0."""
