@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from zluda.diff.envelope import Envelope, Placed, same_number
+from zluda.diff.envelope import _COMPUTED_NAN, Envelope, Placed, same_nan, same_number
 from zluda.diff.values import ELEMENT_TYPES
 
 F32, ULP = ELEMENT_TYPES["f32"], 2.0**-23
@@ -107,8 +107,16 @@ def test_every_result_is_inside(results: Any) -> None:
         assert (placed.position[moved] <= 1).all()
 
 
-def test_same_number_is_of_nan_and_zero_only() -> None:
-    left = np.array([0x7FC00000, 0x80000000, 0x3F800000, 0x7FC00000, 0], "<u4")
-    right = np.array([0x7FFFFFFF, 0x00000000, 0x3F800001, 0x3F800000, 1], "<u4")
-    assert same_number(left, right, F32).tolist() == [True, True, False, False, False]
+def test_same_number_is_of_computed_nan_and_zero_only() -> None:
+    left = np.array([0x7FFFFFFF, 0x80000000, 0x3F800000, 0x7FFFFFFF, 0, 0xFFFFFFFF, 0x7FC00001], "<u4")
+    right = np.array([0x7FC00000, 0x00000000, 0x3F800001, 0x3F800000, 1, 0xFFFFFFF0, 0x7FFFFFFF], "<u4")
+    assert same_number(left, right, F32).tolist() == [True, True, *[False] * 5]
+    assert same_nan(left, right, F32).tolist() == [True, *[False] * 6]
     assert not same_number(left, right, ELEMENT_TYPES["u32"]).any()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_the_nans_that_nvidia_computes_are_nans_and_not_minus_one(kind: str) -> None:
+    type = ELEMENT_TYPES[kind]
+    bits = np.array([*_COMPUTED_NAN[kind], (1 << 8 * type.size) - 1], f"<u{type.size}")
+    assert same_nan(bits, bits, type).tolist() == [*[True] * (len(bits) - 1), False]

@@ -101,15 +101,35 @@ def numbers_of(bits: Array, kind: ElementType) -> Array:
     return bits.view(f"<i{kind.size}") if kind.kind == "signed" else bits
 
 
-def same_number(recorded: Array, replayed: Array, kind: ElementType) -> Array:
-    """Which elements differ in a NaN's payload or a zero's sign only."""
+# What NVIDIA's arithmetic makes of an invalid operation, and what its conversions make of that. Other NaNs
+# are bits that were copied. -1 is none of them: a record of a float and an integer may pass for two floats.
+_COMPUTED_NAN = {
+    "f16": (0x7FFF, 0x7E00, 0xFE00),
+    "bf16": (0x7FFF, 0x7FC0, 0xFFC0),
+    "f32": (0x7FFFFFFF, 0x7FFF0000, 0xFFFF0000, 0x7FC00000, 0xFFC00000),
+    "f64": (0x7FF8 << 48, 0xFFF8 << 48, 0x7FFFFFFFE0000000, 0xFFFFFFFFE0000000),
+}
+
+
+def same_nan(recorded: Array, replayed: Array, kind: ElementType) -> Array:
+    """Which elements are a NaN that NVIDIA computed, and any NaN here."""
     import numpy as np
 
     if kind.kind != "float":
         return np.zeros(len(recorded), bool)
-    a, b = as_float64(recorded, kind), as_float64(replayed, kind)
-    same: Array = (np.isnan(a) & np.isnan(b)) | ((a == 0) & (b == 0))
+    computed = np.isin(recorded, np.array(_COMPUTED_NAN[kind.name], recorded.dtype))
+    same: Array = computed & np.isnan(as_float64(replayed, kind))
     return same
+
+
+def same_number(recorded: Array, replayed: Array, kind: ElementType) -> Array:
+    """Which elements are such a NaN, or differ in a zero's sign only."""
+    import numpy as np
+
+    if kind.kind != "float":
+        return np.zeros(len(recorded), bool)
+    zeros: Array = (as_float64(recorded, kind) == 0) & (as_float64(replayed, kind) == 0)
+    return zeros | same_nan(recorded, replayed, kind)
 
 
 def _stepped(edge: Array, kind: ElementType, away: float) -> Array:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zluda.device.names import ENVELOPE
-from zluda.diff.envelope import Envelope, Placed, numbers_of, same_number
+from zluda.diff.envelope import Envelope, Placed, numbers_of, same_nan, same_number
 from zluda.diff.results import BufferComparison
 from zluda.diff.values import ElementType, element_type
 from zluda.errors import Error
@@ -94,12 +94,14 @@ class Envelopes:
         ``memory`` is the replay's, after the launch; ``buffers`` are the comparisons of what it changed.
         """
         pieces = [p for b in buffers if b.differing for p in _pieces(memory, b, launch.call)]
-        left = [p for p in pieces if not _same(p).all()]
-        if not left:
-            return Explained(True, "differs only in NaN payloads and signs of zero")
+        if all(_same_nan(p).all() for p in pieces):
+            return Explained(True, "differs only in NaN payloads")
         names = self._approximations(launch)
         if not names:
             return Explained(False, "")
+        left = [p for p in pieces if not _same(p).all()]
+        if not left:
+            return Explained(True, "differs only in NaN payloads and signs of zero")
         try:
             self._run(call, launch, left, memory)
         except Error as error:
@@ -201,6 +203,11 @@ def _elements(data: bytes, kind: ElementType) -> Array:
     import numpy as np
 
     return np.frombuffer(data + bytes(-len(data) % kind.size), f"<u{kind.size}")
+
+
+def _same_nan(piece: _Piece) -> Array:
+    same: Array = same_nan(piece.envelope.recorded, piece.replayed, piece.kind) & piece.whole
+    return same
 
 
 def _same(piece: _Piece) -> Array:
