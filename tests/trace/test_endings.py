@@ -59,6 +59,26 @@ def test_a_crash_inside_an_allocation_is_the_open_call(scene: Scene) -> None:
         assert trace.allocations == [one for one in trace.allocations if one.name]  # the variable alone
 
 
+def test_threads_that_outlive_the_main_one_are_recorded_and_end_the_program(scene: Scene) -> None:
+    """Frida's threads remain, and Frida ends no process without a main thread (agent/exits.c)."""
+    recorded = scene("main_leaves")
+    assert (recorded.status, recorded.output) == (0, "last\n"), recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert trace.counts().calls == 13
+
+
+def test_a_program_that_may_write_no_large_file_goes_on(standin: StandIn, tmp_path: Path) -> None:
+    line = [
+        "/bin/sh",
+        "-c",
+        f"ulimit -f 8; exec {standin.app} status",
+    ]  # as a user limits it; the recorder is not
+    recorded = run_trace(tmp_path / "trace.bin", *line)
+    assert recorded.status == 2  # not SIGXFSZ
+    assert recorded.errors.startswith("zluda: nothing was recorded: no room in "), recorded.errors
+    assert len(recorded.errors.splitlines()) == 1
+
+
 def test_a_program_that_never_uses_cuda(scene: Scene) -> None:
     recorded = scene("nothing")
     assert recorded.status == 2

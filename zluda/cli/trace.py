@@ -35,6 +35,8 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
     for problem in outcome.problems:
         say(problem)
     if not outcome.calls and not outcome.recovered and not outcome.children:
+        if outcome.status > 128:
+            say(_end(outcome.status - 128, outcome.open_call))
         if not outcome.problems:
             say(f"nothing was recorded: {app[0]} made no CUDA driver call")
         sys.exit(2)

@@ -96,7 +96,7 @@ class Recorder:
                 None, "recorder", "the recorder did not keep up; calls after that are lost", lost
             )
         if control["LOST_THREADS"]:
-            text = "threads without a ring (no space for it); their calls are lost"
+            text = "threads without a ring (no space or no descriptor for it); their calls are lost"
             self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
         self.writer.set_meta({"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time()})
         summary = self._summary()
@@ -111,6 +111,7 @@ class Recorder:
             "calls": self.drain.calls,
             "launches": self.drain.launches,
             "stall_ns": self.control["STALL_NS"],
+            "lost_threads": self.control["LOST_THREADS"],
             "open_call": None if last is None else [last, self.drain.open[last].signature.row["name"]],
         }
 

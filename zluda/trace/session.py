@@ -168,7 +168,8 @@ class _Session:
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep += [session, script]
         script.load()
-        script.exports_sync.begin(self._source, spec.keeper_source(), spec.forks_source())
+        sources = (self._source, spec.keeper_source(), spec.forks_source(), spec.exits_source())
+        script.exports_sync.begin(*sources)
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -290,6 +291,9 @@ class _Session:
         if summary.get("calls") or summary.get("recovered") or "error" in summary:
             self._finished.append((recording, summary))
         else:
+            if summary.get("lost_threads"):
+                place = recording.trace.absolute().parent
+                self._problem(f"nothing was recorded: no room in {place} for the file that calls go through")
             recording.trace.unlink(missing_ok=True)
             self._names.discard(recording.trace)
 

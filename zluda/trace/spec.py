@@ -180,6 +180,11 @@ def forks_source() -> str:
     return resources.files("zluda.trace.agent").joinpath("forks.c").read_text("utf-8")
 
 
+def exits_source() -> str:
+    """The C code that keeps the main thread until the others have ended, a module of its own."""
+    return resources.files("zluda.trace.agent").joinpath("exits.c").read_text("utf-8")
+
+
 def javascript_source() -> str:
     """The agent's JavaScript."""
     return resources.files("zluda.trace.agent").joinpath("agent.js").read_text("utf-8")

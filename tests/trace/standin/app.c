@@ -372,6 +372,30 @@ failures (void)
   cuStandInSecret (1, 2);
 }
 
+static void
+said_last (void)
+{
+  puts ("last");
+}
+
+static void *
+outlive_main (void * data)
+{
+  usleep (200000);
+  saxpy ();
+  return NULL;
+}
+
+static void
+main_leaves (void)
+{
+  pthread_t thread;
+
+  atexit (said_last);
+  pthread_create (&thread, NULL, outlive_main, NULL);
+  pthread_exit (NULL);
+}
+
 /* libcuda comes by dlopen, in a program that is not linked with it (this one is, but the scene runs in `late`). */
 int
 main (int argc, char ** argv)
@@ -396,6 +420,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "_exit")) { saxpy (); _exit (3); }
   else if (!strcmp (scene, "crash")) { setup (); run (kernel ("crash"), 1, NULL); }
   else if (!strcmp (scene, "crash_in_allocation")) { CUdeviceptr p; setup (); cuMemAlloc_v2 (&p, 0xdead); }
+  else if (!strcmp (scene, "main_leaves")) main_leaves ();
   else if (!strcmp (scene, "reuse")) reuse ();
   else if (!strcmp (scene, "kill")) { saxpy (); kill (getpid (), SIGKILL); }
   else if (!strcmp (scene, "abort")) { saxpy (); abort (); }

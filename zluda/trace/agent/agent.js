@@ -9,7 +9,7 @@
 
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'gettid', 'open', 'close', 'read',
-  'fallocate', 'ftruncate', '__errno_location', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
 ];
 
 let source = null;   // of the C half
@@ -19,6 +19,7 @@ let functions = null; // the packed table
 
 let keeper = null;   // of Frida's file descriptors
 let forks = null;    // one at a time
+let exits = null;    // of the main thread
 
 const PR_SET_PDEATHSIG = 1;
 const MADV_WIPEONFORK = 18;
@@ -109,6 +110,22 @@ function keepDescriptors(cSource) {
   Interceptor.flush();
 }
 
+// A process ends when its last thread does, but Frida's threads do not: a main thread that would leave the others by
+// `pthread_exit` waits for them instead, see exits.c. Frida, too, cannot end a process without a main thread.
+function stayToTheEnd(cSource) {
+  const leave = Module.findGlobalExportByName('pthread_exit');
+  if (leave === null)
+    return;
+  const alone = new NativeCallback(
+    () => Process.enumerateThreads().every(thread => thread.id === Process.id) ? 1 : 0, 'int', []);
+  const symbols = { alone };
+  for (const name of ['gettid', 'getpid', 'nanosleep', 'exit'])
+    symbols[name] = Module.getGlobalExportByName(name);
+  exits = new CModule(cSource, symbols);
+  exits.alone = alone;  // as long as the module
+  Interceptor.attach(leave, { onEnter: exits.enter_exit });
+}
+
 function libc() {
   const symbols = {};
   for (const name of LIBC) {
@@ -189,11 +206,12 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource, forksSource) {
+  begin(cSource, keeperSource, forksSource, exitsSource) {
     source = cSource;
     forkAlone(forksSource);
     keepDescriptors(keeperSource);
     outliveSession();
+    stayToTheEnd(exitsSource);
     Process.attachModuleObserver({
       onAdded(module) {
         if (functions !== null || !/^libcuda\.so/.test(module.name))

@@ -13,8 +13,15 @@ unrecorded_thread (struct thread * self)
 static u64
 allocate_file (int fd, u64 wanted)
 {
-  u64 size;
+  u64 size, limit[2];
 
+  /* Past RLIMIT_FSIZE the kernel would end the application by SIGXFSZ. */
+  if (getrlimit (RLIMIT_FSIZE, limit) == 0 && limit[0] < RING_HEADER_BYTES + wanted)
+  {
+    if (limit[0] < RING_HEADER_BYTES + SMALL_RING_BYTES)
+      return 0;
+    wanted = (limit[0] - RING_HEADER_BYTES) / SLOT_BYTES * SLOT_BYTES;
+  }
   for (size = wanted; size != 0; size = size / 2 >= SMALL_RING_BYTES ? size / 2 : 0)
   {
     if (fallocate (fd, 0, 0, (i64) (RING_HEADER_BYTES + size)) == 0)

@@ -25,6 +25,7 @@ extern i64 read (int fd, void * data, u64 size);
 extern int fallocate (int fd, int mode, i64 offset, i64 size);
 extern int ftruncate (int fd, i64 size);
 extern int * __errno_location (void);
+extern int getrlimit (int resource, u64 * limits);
 extern void * mmap (void * address, u64 size, int protection, int flags, int fd, i64 offset);
 extern int munmap (void * address, u64 size);
 extern int madvise (void * address, u64 size, int advice);
@@ -35,6 +36,7 @@ extern int kill (int pid, int signal);
 #define O_RDWR_CREATE_EXCL_CLOEXEC (2 | 0100 | 0200 | 02000000)
 #define O_RDONLY_CLOEXEC 02000000
 #define ENOSPC_NUMBER 28
+#define RLIMIT_FSIZE 1
 #define PROT_READ_WRITE 3
 #define MAP_SHARED_FILE 1
 #define MAP_PRIVATE_ANONYMOUS 0x22
