@@ -9,6 +9,8 @@ import pytest
 from python_device import PythonKernel, PythonSession
 from replay_case import Case
 
+import zluda.replay.envelope  # noqa: F401  (what imports a session by name must not find the stand-in)
+
 
 @pytest.fixture
 def sessions(
