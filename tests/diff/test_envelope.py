@@ -107,6 +107,18 @@ def test_every_result_is_inside(results: Any) -> None:
         assert (placed.position[moved] <= 1).all()
 
 
+def test_records_hold_integers_among_numbers() -> None:
+    runs = [[1.0, 3, 5, -3], [1.5, 3, 9, 2]]
+    words = [[np.float32(run[0]).view("i4"), *run[1:]] for run in runs]
+    envelope = Envelope(F32, np.array([*words[0][:1], 3, 7, 0], "<i4").view("<u4"), mixed=True)
+    for run in words:
+        envelope.add(np.array(run, "<i4").view("<u4"))
+    inside = [np.float32(1.25).view("i4"), 3, 5, -1]
+    outside = [np.float32(3.0).view("i4"), 4, 10, -4]
+    for values, expected in ((inside, [True, False, True, True]), (outside, [False] * 4)):
+        assert envelope.place(np.array(values, "<i4").view("<u4")).inside.tolist() == expected
+
+
 def test_same_number_is_of_computed_nan_and_zero_only() -> None:
     left = np.array([0x7FFFFFFF, 0x80000000, 0x3F800000, 0x7FFFFFFF, 0, 0xFFFFFFFF, 0x7FC00001], "<u4")
     right = np.array([0x7FC00000, 0x00000000, 0x3F800001, 0x3F800000, 1, 0xFFFFFFF0, 0x7FFFFFFF], "<u4")

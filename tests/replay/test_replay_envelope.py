@@ -57,6 +57,13 @@ RESIDUE = """rsqrt.approx.f32 %f3, %f2;
 UNFUSED = ADD.replace("add(", "unfused(").replace("add_param", "unfused_param").replace("%f<4>", "%f<6>")
 UNFUSED = UNFUSED.replace(SUM, RESIDUE)
 
+RECORDS = """mad.lo.s32 %r3, %r5, 3, -700;
+    add.s64 %rd6, %rd6, %rd5;
+    st.global.f32 [%rd6], %f3;
+    st.global.u32 [%rd6+4], %r3;"""
+RECORD = ROOT.replace("root(", "record(").replace("root_param", "record_param")
+RECORD = RECORD.replace("st.global.f32 [%rd6], %f3;", RECORDS)
+
 
 def roots(source: bytes) -> bytes:
     """What an H200 computes."""
@@ -206,6 +213,35 @@ def test_module_variables_are_inputs_of_an_envelope(tmp_path: Path) -> None:
     doubled = np.frombuffer(roots(program.source), "<f4") * np.float32(2)
     result = replayed(program.finish(doubled.tobytes(), scale), "native")
     assert verdicts(result) == [Verdict.WITHIN, Verdict.IDENTICAL, Verdict.IDENTICAL]
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "verdict"),
+    [
+        (0, None, Verdict.WITHIN),
+        (31, 3 * 15 - 701, Verdict.DIFFERS),  # an integer, one less
+        (31, -1, Verdict.DIFFERS),
+        (31, 0x7FFFFFFF, Verdict.DIFFERS),
+        (30, 0x3F800000, Verdict.DIFFERS),  # a root, another number
+    ],
+)
+def test_records_of_floats_and_integers_have_envelopes(
+    tmp_path: Path, word: int, value: int | None, verdict: Verdict
+) -> None:
+    program = Program(tmp_path / "trace.bin", RECORD, "record")
+    x = program.record.allocate(2 * SIZE)
+    program.record.copy_in(x, bytes(2 * SIZE))
+    result = np.zeros((COUNT, 2), "<i4")
+    result[:, 0] = np.frombuffer(roots(program.source), "<i4")
+    result[:, 1] = np.arange(COUNT) * 3 - 700
+    if value is not None:
+        result.flat[word] = value
+    packed = parameters(x, program.y, COUNT)
+    program.record.launch(program.kernel, packed, {x: result.tobytes()}, **SHAPE)
+    program.record.__exit__()
+    replay = replayed(program.path, "native").results[0]
+    assert (replay.verdict, replay.buffers[0].element_type) == (verdict, "bytes")
+    assert f"32-bit word {word} of parameter 0" in replay.reason or value is None
 
 
 def test_an_envelope_has_the_contraction_of_the_replay(tmp_path: Path) -> None:

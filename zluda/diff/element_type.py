@@ -82,6 +82,12 @@ def element_types(function: Function) -> dict[Origin, str]:
     Types are spelt as PTX spells them (``"f32"``, ``"u8"``), or ``"bytes"`` where the uses disagree. An
     origin that no memory operation uses is absent.
     """
+    strong, weak = _counted(function)
+    return {origin: _decided(strong.get(origin, set()), weak.get(origin, set())) for origin in strong | weak}
+
+
+def _counted(function: Function) -> tuple[dict[Origin, set[str]], dict[Origin, set[str]]]:
+    """Strong and weak votes for each origin."""
     origins = _address_origins(function)
     uses = _arithmetic_uses(function)
     strong: dict[Origin, set[str]] = defaultdict(set)
@@ -93,7 +99,7 @@ def element_types(function: Function) -> dict[Origin, str]:
         votes, is_strong = _votes(instruction, uses)
         for origin in _accessed(instruction, origins) - local:
             (strong if is_strong else weak)[origin] |= votes
-    return {origin: _decided(strong.get(origin, set()), weak.get(origin, set())) for origin in strong | weak}
+    return strong, weak
 
 
 def written_only(function: Function) -> frozenset[Origin]:
@@ -154,6 +160,28 @@ def launch_element_types(
         if key is not None:
             votes[key].add(element)
     return {key: _agreed(found) for key, found in votes.items()}
+
+
+def launch_records(
+    function: Function, parameters: bytes, find: Callable[[int], Key | None], variables: Mapping[str, Key]
+) -> dict[Key, str]:
+    """Allocations that hold both numbers of one floating type and integers of its width, and that type.
+
+    Structures of ``float`` and ``int``, say; their element type is ``bytes``.
+    """
+    place = _placer(function, parameters, find, variables)
+    votes: dict[Key, set[str]] = defaultdict(set)
+    for counted in _counted(function):
+        for origin, types in counted.items():
+            key = place(origin)
+            if key is not None:
+                votes[key] |= types
+    found = {}
+    for key, types in votes.items():
+        floats = types & _FLOATS
+        if len(floats) == 1 and floats < types and len({_width(t) for t in types}) == 1:
+            found[key] = next(iter(floats))
+    return found
 
 
 def launch_outputs(

@@ -40,10 +40,16 @@ class Placed:
 
 @dataclass(slots=True)
 class Envelope:
-    """The envelope of some elements of one type; ``recorded`` are their recorded bits."""
+    """The envelope of some elements of one type; ``recorded`` are their recorded bits.
+
+    ``mixed``: some are integers as wide as the type, as in records. An element whose every result is a
+    number of ordinary size (an exponent neither all zeros nor all ones) passes for a number; any other lies
+    between the smallest and the largest result, read as signed integers.
+    """
 
     kind: ElementType
     recorded: Array
+    mixed: bool = False
     _runs: list[Array] = field(default_factory=list)
 
     def add(self, bits: Array) -> None:
@@ -56,10 +62,31 @@ class Envelope:
 
         numbers = np.array([self._numbers(bits) for bits in self._runs])
         low, high = self._edges(numbers)
+        if self.mixed:
+            return self._place_mixed(replayed, low, high)
         inside = (np.array(self._runs) != self._runs[0]).any(axis=0) & (self.kind.name != "bytes")
         for side in (self.recorded, replayed):
             inside &= self._among(self._numbers(side), numbers, low, high)
         return Placed(inside, _position(self._numbers(replayed), numbers[0], low, high), low, high)
+
+    def _place_mixed(self, replayed: Array, low: Array, high: Array) -> Placed:
+        import numpy as np
+
+        sides = np.array([*self._runs, self.recorded, replayed])
+        exponents = sides >> self.kind.mantissa & (1 << 8 * self.kind.size - 1 - self.kind.mantissa) - 1
+        top = exponents.dtype.type((1 << 8 * self.kind.size - 1 - self.kind.mantissa) - 1)
+        ordinary = ((exponents > 0) & (exponents < top) | (sides == 0)).all(axis=0)
+        whole = sides.view(f"<i{self.kind.size}")
+        runs, values = whole[:-2], self._numbers(sides)
+        least, most = runs.min(axis=0), runs.max(axis=0)
+        inside = runs.min(axis=0) != runs.max(axis=0)
+        for number, integer in zip(values[-2:], whole[-2:], strict=True):
+            with np.errstate(invalid="ignore"):
+                as_number = (low <= number) & (number <= high)
+            inside &= np.where(ordinary, as_number, (least <= integer) & (integer <= most))
+        way = np.where(ordinary, _position(values[-1], values[0], low, high), 0.0)
+        edges = (np.where(ordinary, a, b.astype(np.float64)) for a, b in ((low, least), (high, most)))
+        return Placed(inside, way, *edges)
 
     def _among(self, value: Array, numbers: Array, low: Array, high: Array) -> Array:
         """Between the edges; what is no finite number, where a result is the same."""

@@ -13,7 +13,7 @@ sum does, is seen at random. Seeds are fixed: the same trace has the same envelo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from zluda.diff.values import ElementType, element_type
 from zluda.errors import Error
 from zluda.replay.address_plan import plan_addresses
 from zluda.replay.handlers import launches
-from zluda.replay.judge import known_mask
+from zluda.replay.judge import BYTES, known_mask
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.replay.playback import Record
 from zluda.replay.recovery import Recovery
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from zluda.diff.element_type import TraceModules
+    from zluda.ptx import Module
 
     Array = numpy.typing.NDArray[Any]
 
@@ -66,9 +67,10 @@ class _Piece:
     envelope: Envelope
     whole: Array  # whether the record knows all of an element's bytes
 
-    def index(self, i: int) -> int:
-        """The number of an element in its allocation."""
-        return self.start // self.kind.size + int(self.where[i])
+    def place(self, i: int) -> str:
+        """An element's number in its allocation; of a word, where the allocation's elements are bytes."""
+        noun = f"{8 * self.kind.size}-bit word" if self.envelope.mixed else "element"
+        return f"{noun} {self.start // self.kind.size + int(self.where[i])} of {self.buffer.label}"
 
     def take(self, data: bytes) -> Array:
         """These elements of the range's contents."""
@@ -93,7 +95,9 @@ class Envelopes:
 
         ``memory`` is the replay's, after the launch; ``buffers`` are the comparisons of what it changed.
         """
-        pieces = [p for b in buffers if b.differing for p in _pieces(memory, b, launch.call)]
+        differing = [b for b in buffers if b.differing]
+        records = self._records(launch, memory) if any(b.element_type == BYTES for b in differing) else {}
+        pieces = [p for b in differing for p in _pieces(memory, b, launch.call, records)]
         if all(_same_nan(p).all() for p in pieces):
             return Explained(True, "differs only in NaN payloads")
         names = self._approximations(launch)
@@ -114,18 +118,39 @@ class Envelopes:
         """Those of the kernel and all it can call; none where there is no PTX to tell."""
         from zluda.compiler.lower.approximate import approximations
         from zluda.compiler.unit import kernel_unit
-        from zluda.diff.element_type import TraceModules
 
         if launch.module is None:
             return []
         key = (launch.module, launch.kernel)
         if key not in self._approximations_of:
-            if self._modules is None:
-                self._modules = TraceModules(self._record.trace)
-            module = self._modules.get(launch.module)
+            module = self._module(launch)
             found = approximations(kernel_unit(module, launch.kernel, launch.block)) if module else []
             self._approximations_of[key] = found
         return self._approximations_of[key]
+
+    def _records(self, launch: Launch, memory: ReplayMemory) -> dict[int, str]:
+        """The floating type in allocations of floats and integers (``launch_records``)."""
+        from zluda.diff.element_type import launch_records
+
+        module = self._module(launch)
+        if module is None:
+            return {}
+
+        def find(address: int) -> int | None:
+            found = memory.find(address)
+            return None if found is None else found.id
+
+        function = module.function(launch.kernel)
+        return launch_records(function, launch.parameters, find, memory.variables(launch.module))
+
+    def _module(self, launch: Launch) -> Module | None:
+        from zluda.diff.element_type import TraceModules
+
+        if launch.module is None:
+            return None
+        if self._modules is None:
+            self._modules = TraceModules(self._record.trace)
+        return self._modules.get(launch.module)
 
     def close(self) -> None:
         """End the second runner."""
@@ -171,12 +196,16 @@ class Envelopes:
 # --- elements ----------------------------------------------------------------------------------------
 
 
-def _pieces(memory: ReplayMemory, buffer: BufferComparison, call: int) -> Iterator[_Piece]:
+def _pieces(
+    memory: ReplayMemory, buffer: BufferComparison, call: int, records: Mapping[int, str]
+) -> Iterator[_Piece]:
     """The elements of a buffer that differ, range by range."""
     import numpy as np
 
     assert buffer.allocation is not None
-    one, kind = memory.live[buffer.allocation], element_type(buffer.element_type)
+    one, mixed = memory.live[buffer.allocation], buffer.allocation in records
+    mixed &= buffer.element_type == BYTES
+    kind = element_type(records[buffer.allocation] if mixed else buffer.element_type)
     for first, last in one.differing.within(buffer.offset, buffer.offset + buffer.size):
         start = first // kind.size * kind.size
         stop = min(-(-last // kind.size) * kind.size, one.size)
@@ -187,7 +216,7 @@ def _pieces(memory: ReplayMemory, buffer: BufferComparison, call: int) -> Iterat
         where = np.flatnonzero(left != right)
         if len(where):
             whole = known[where] == known.max()
-            envelope = Envelope(kind, left[where])
+            envelope = Envelope(kind, left[where], mixed)
             yield _Piece(one, buffer, kind, start, stop, where, right[where], envelope, whole)
 
 
@@ -212,7 +241,7 @@ def _same_nan(piece: _Piece) -> Array:
 
 def _same(piece: _Piece) -> Array:
     same: Array = same_number(piece.envelope.recorded, piece.replayed, piece.kind) & piece.whole
-    return same
+    return _same_nan(piece) if piece.envelope.mixed else same
 
 
 def _verdict(pieces: list[_Piece], names: str) -> Explained:
@@ -227,7 +256,7 @@ def _verdict(pieces: list[_Piece], names: str) -> Explained:
         count += len(inside)
         worst = int(placed.position.argmax())
         position = float(placed.position[worst])
-        farthest = max(farthest, (position, f"element {piece.index(worst)} of {piece.buffer.label}"))
+        farthest = max(farthest, (position, piece.place(worst)))
     noun = "element differs" if count == 1 else "elements differ"
     where = f"{farthest[1]} at {farthest[0]:.2f} of the way to its edge"
     return Explained(True, f"inside the envelope of {names}: {count} {noun}, {where}")
@@ -236,8 +265,13 @@ def _verdict(pieces: list[_Piece], names: str) -> Explained:
 def _outside(piece: _Piece, placed: Placed, i: int, names: str) -> str:
     import numpy as np
 
+    if piece.kind.name == BYTES:
+        return f"outside the envelope of {names}: {piece.place(i)}, bytes of which no type is known"
     low, high = placed.low[i].item(), placed.high[i].item()
-    numbers = numbers_of(np.array([piece.envelope.recorded[i], piece.replayed[i]]), piece.kind)
-    recorded, replayed = (f"{number.item():.9g}" for number in numbers)
-    where = f"element {piece.index(i)} of {piece.buffer.label}, recorded {recorded}, replayed {replayed}"
+    bits = np.array([piece.envelope.recorded[i], piece.replayed[i]])
+    recorded, replayed = (
+        f"{number.item():.9g}" if number == number else f"{pattern.item():#x}"
+        for number, pattern in zip(numbers_of(bits, piece.kind), bits, strict=True)
+    )
+    where = f"{piece.place(i)}, recorded {recorded}, replayed {replayed}"
     return f"outside the envelope of {names}: {where}; inside were {low:.9g} to {high:.9g}"
