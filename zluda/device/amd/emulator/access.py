@@ -43,6 +43,13 @@ def scratch_window(wave: Wave) -> Window:
     return Window(P, b.mul(lane, wave.lanes), state.SCRATCH_RANGE)
 
 
+def lane_window(wave: Wave) -> Window:
+    """One lane's scratch, as its own offsets count it."""
+    return Window(
+        P, wave.b.load("i32", wave.b.gep(B, state.block_field("private_bytes")), align=4), state.SCRATCH_RANGE
+    )
+
+
 # --- faults --------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,10 @@ class Pointers:
     def write(self, value: Value, offset: int) -> None:
         access.store(self.wave, value, self.wave.b.add(self.addresses, offset), self.mask)
 
+    def inside(self, element: str, offset: int) -> Value:
+        """The lanes that access an element; those outside their scratch are left out and recorded."""
+        return self.mask
+
 
 class _Split:
     """A place in scratch, where an element may lie in two dwords that are not neighbours."""
@@ -135,7 +139,10 @@ class _ScratchOffsets(_Split):
         self._offsets = offsets
 
     def _at(self, offset: int) -> Value:
-        return _interleaved(self.wave, self.wave.b.add(self._offsets, offset))
+        b, wave = self.wave.b, self.wave
+        offsets = b.add(self._offsets, offset)
+        fits = b.icmp("ult", offsets, (1 << 32) // wave.lanes)  # larger ones would wrap into the window
+        return b.select(fits, _interleaved(wave, offsets), b.or_(offsets, constant("i32", 0xFFFFFFFC)))
 
     def _read(self, element: str, offset: int) -> Value:
         return access.window_load(self.wave, element, self.window, self._at(offset), self.mask)
@@ -238,7 +245,8 @@ def _atomic(wave: Wave, instruction: Instruction, space: str, atomic: Atomic) ->
     if atomic.op == "cmpxchg":  # the new value, then what is expected
         second = data.index + registers
         compare = wave.vgpr(second) if registers == 1 else wave.vgpr_pair(second)
-    old = atomics.atomic(wave, atomic.op, atomic.kind, place.addresses, place.mask, value, compare)
+    mask = place.inside(atomics.storage(atomic.kind), 0)
+    old = atomics.atomic(wave, atomic.op, atomic.kind, place.addresses, mask, value, compare)
     if returns:
         wave.set_vgpr(destination.index, old)
 
@@ -292,15 +300,28 @@ class _FlatPointers(_Split, Pointers):
         return b.select(self._private, scratch, pointers)
 
     def _read(self, element: str, offset: int) -> Value:
-        return access.load(self.wave, element, self._at(offset), self.mask)
+        return access.load(self.wave, element, self._at(offset), self.inside(element, offset))
 
     def _write(self, value: Value, offset: int) -> None:
-        access.store(self.wave, value, self._at(offset), self.mask)
+        access.store(self.wave, value, self._at(offset), self.inside(value.type, offset))
+
+    def inside(self, element: str, offset: int) -> Value:
+        b, wave = self.wave.b, self.wave
+        offsets = b.trunc(b.add(self._generic, offset), "i32")
+        return _in_scratch(wave, element, offsets, wave.to_mask(self._private), self.mask)
 
     def _crosses(self, size: int, offset: int) -> Value:
         b, wave = self.wave.b, self.wave
         private = b.and_(wave.to_mask(self._private), self.mask)
         return self._any_crosses(b.trunc(b.add(self._generic, offset), "i32"), size, private)
+
+
+def _in_scratch(wave: Wave, element: str, offsets: Value, private: Value, mask: Value) -> Value:
+    """The mask without the ``private`` lanes whose offset lies outside their scratch, which are recorded."""
+    b = wave.b
+    window = access.lane_window(wave)
+    _, inside = access.window_pointers(wave, element, window, offsets, b.and_(mask, private))
+    return b.or_(inside, b.and_(mask, b.not_(private)))
 
 
 def _interleaved(wave: Wave, offset: Value) -> Value:
@@ -389,12 +410,20 @@ class _BufferPlace(_Split, Pointers):
         return b.and_(wave.to_mask(fine), wave.exec_mask())
 
     def _read(self, element: str, offset: int) -> Value:
-        mask = self._inside(offset, _bytes(element))
-        return access.load(self.wave, element, self._at(offset), mask)
+        return access.load(self.wave, element, self._at(offset), self.inside(element, offset))
 
     def _write(self, value: Value, offset: int) -> None:
-        mask = self._inside(offset, value.width // 8)
-        access.store(self.wave, value, self._at(offset), mask)
+        access.store(self.wave, value, self._at(offset), self.inside(value.type, offset))
+
+    def inside(self, element: str, offset: int) -> Value:
+        b, wave = self.wave.b, self.wave
+        mask = self._inside(offset, _bytes(element))
+        start = b.add(self._start, b.zext(self._whole, "i64"))
+        wave_offset = b.trunc(b.sub(start, b.cast("ptrtoint", P, "i64")), "i32")
+        shift = wave.lanes.bit_length() - 1
+        offsets = b.add(b.add(self._offset, offset), b.lshr(wave_offset, shift))
+        private = b.select(self._interleaved, constant(wave.mask_type, -1), constant(wave.mask_type, 0))
+        return _in_scratch(wave, element, offsets, private, mask)
 
     def _crosses(self, size: int, offset: int) -> Value:
         b = self.wave.b
