@@ -122,6 +122,7 @@ def test_kernels_whose_names_are_longer_than_file_names(zluda: Machine) -> None:
         (["--target", "gfx9999"], "gfx9999: no such AMD target"),
         (["--target", "cpu", "--emit", "hsaco", "-o", "x"], "--emit hsaco"),
         (["--target", "cpu", "--report"], "--report"),
+        (["--target", "gfx90a", "--wave", "32"], "--wave 32 (target gfx90a; expected 64)"),
         (["--target", "gfx1030", "--kernel", "three"], "has no kernel three; it has one, counted"),
         (["--target", "cpu", "--block", "0"], "--block 0: expected X"),
     ],
