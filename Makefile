@@ -7,11 +7,11 @@ RUN_STAMP := $(VENV)/.runtime
 DEV_STAMP := $(VENV)/.installed
 DEMO_PAGE := demo-report/index.html
 
-.PHONY: help setup demo test test-fast lint types imports bench docs corpus clean
+.PHONY: help setup demo test test-fast test-nightly lint types imports bench docs corpus clean
 .DEFAULT_GOAL := help
 
 help:  ## what a contributor can do
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "needs Python 3.11 or newer (none found; or name one: make PYTHON=/path/to/python3)"; exit 2; }
@@ -35,11 +35,14 @@ demo: $(RUN_STAMP)  ## replay the corpus on the CPU and an emulated AMD GPU, pri
 	$(BIN)/zluda replay corpus/*/trace.bin --device cpu,gfx1030 --html $(DEMO_PAGE)
 	@echo "report: $(CURDIR)/$(DEMO_PAGE)"
 
-test: compiler setup  ## all tests (needs a C compiler)
-	$(BIN)/python -m pytest -n 2 tests
+test: compiler setup  ## the tests that every change must pass (needs a C compiler)
+	$(BIN)/python -m pytest -n 2 -m 'not nightly' tests
+
+test-nightly: compiler setup  ## the long ones: many random programs, every golden form on every AMD target
+	$(BIN)/python -m pytest -n 2 -m nightly tests
 
 test-fast: compiler setup  ## without the slow tests
-	$(BIN)/python -m pytest -n 2 -m 'not slow' tests
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not nightly' tests
 
 .PHONY: compiler
 compiler:

@@ -62,7 +62,7 @@ def test_random_graphs(seed: int, threads: int, uniform: int) -> None:
     check(seed, threads, uniform)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(*ANY)
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_random_graphs(seed: int, threads: int, uniform: int) -> None:
@@ -93,7 +93,7 @@ def test_loops_with_several_entries_on_amd(name: str) -> None:
     device.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", TARGETS)
 def test_random_graphs_on_amd(name: str) -> None:
     check_on_amd(name, range(100, 130))

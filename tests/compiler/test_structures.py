@@ -30,7 +30,7 @@ def test_random_structures(name: str) -> None:
     check(name, range(4))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", DEVICES)
 def test_many_random_structures(name: str) -> None:
     check(name, range(100, 130))

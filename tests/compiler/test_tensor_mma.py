@@ -170,7 +170,7 @@ def test_pairs_of_four_bits_are_chosen_as_the_manual_says(cpu: Any, shape: str, 
     assert differences(cpu, v) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", ["gfx1030", "gfx1100", "gfx90a"])
 def test_amd_devices_give_the_same_bits(target: str) -> None:
     with zluda.open_device(target) as device:

@@ -41,7 +41,7 @@ class Bench:
         return found
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("gfx1030", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("gfx1030", marks=pytest.mark.nightly)])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     bench = Bench(request.param)
     yield bench

@@ -20,7 +20,7 @@ SIZE, DEPTH, SHARED = 128, 128, 49152  # 2 by 2 blocks, two rounds of 64
 RANDOM = np.random.default_rng(17)
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("gfx1100", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("gfx1100", marks=pytest.mark.nightly)])
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:
     with zluda.open_device(request.param) as device:
         yield device
