@@ -116,13 +116,12 @@ function stayToTheEnd(cSource) {
   const leave = Module.findGlobalExportByName('pthread_exit');
   if (leave === null)
     return;
-  const alone = new NativeCallback(
-    () => Process.enumerateThreads().every(thread => thread.id === Process.id) ? 1 : 0, 'int', []);
-  const symbols = { alone };
-  for (const name of ['gettid', 'getpid', 'nanosleep', 'exit'])
+  const is_fridas = new NativeCallback(thread => Cloak.hasThread(thread) ? 1 : 0, 'int', ['int']);
+  const symbols = { is_fridas };
+  for (const name of ['gettid', 'getpid', 'nanosleep', 'opendir', 'readdir', 'closedir', 'exit'])
     symbols[name] = Module.getGlobalExportByName(name);
   exits = new CModule(cSource, symbols);
-  exits.alone = alone;  // as long as the module
+  exits.is_fridas = is_fridas;  // as long as the module
   Interceptor.attach(leave, { onEnter: exits.enter_exit });
 }
 

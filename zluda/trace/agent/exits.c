@@ -1,11 +1,40 @@
-/* A main thread that leaves by pthread_exit while others go on: it stays, asleep, and ends the process after them. */
+/* A main thread that leaves by pthread_exit while others go on: it stays, asleep, and ends the process after them.
+ *
+ * Threads are looked up in /proc: Frida's own list of them stops each one to read its registers.
+ */
 #include <gum/guminterceptor.h>
 
-extern int alone (void);
+extern int is_fridas (int thread);
 extern int gettid (void);
 extern int getpid (void);
 extern int nanosleep (const guint64 * time, void * remaining);
+extern void * opendir (const char * path);
+extern char * readdir (void * directory);
+extern int closedir (void * directory);
 extern void exit (int status);
+
+#define NAME 19 /* of `struct dirent` */
+
+static int
+is_alone (void)
+{
+  void * directory = opendir ("/proc/self/task");
+  char * entry;
+  int alone = 1;
+
+  if (directory == NULL)
+    return 1;
+  while (alone && (entry = readdir (directory)) != NULL)
+  {
+    int thread = 0;
+
+    for (entry += NAME; *entry >= '0' && *entry <= '9'; entry++)
+      thread = 10 * thread + (*entry - '0');
+    alone = thread == 0 || thread == getpid () || is_fridas (thread);
+  }
+  closedir (directory);
+  return alone;
+}
 
 void
 enter_exit (GumInvocationContext * context)
@@ -15,8 +44,8 @@ enter_exit (GumInvocationContext * context)
   if (gettid () != getpid ())
     return;
   time[0] = 0;
-  time[1] = 10000000;
-  while (!alone ())
+  time[1] = 20000000;
+  while (!is_alone ())
     nanosleep (time, NULL);
   exit (0);
 }
