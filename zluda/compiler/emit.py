@@ -147,7 +147,9 @@ def _check(request: Request) -> None:
         sizes = target_id(request.target).target.wave_sizes
         if request.wave_size and request.wave_size not in sizes:
             known = ", ".join(map(str, sizes))
-            raise UnsupportedError(f"--wave {request.wave_size}", f"target {request.target}; expected {known}")
+            raise UnsupportedError(
+                f"--wave {request.wave_size}", f"target {request.target}; expected {known}"
+            )
     if request.kind == "ptx" and not request.report:
         return
     back_end = "cpu" if request.target == "cpu" else "amd"
