@@ -21,8 +21,16 @@ OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy", "
 
 LONG = {"tensor_cores"}
 """Programs whose machine code takes long to make ready for emulation."""
+
+
+def _marks(program: str, device: str) -> Any:
+    if program not in LONG or device == "cpu":
+        return ()
+    return pytest.mark.slow if device == "gfx1100" else pytest.mark.nightly
+
+
 CASES = [
-    pytest.param(program, device, marks=pytest.mark.slow if program in LONG and device != "cpu" else ())
+    pytest.param(program, device, marks=_marks(program, device))
     for program in PROGRAMS
     for device in ("cpu", "gfx1030", "gfx1100", "gfx90a")
 ]
