@@ -1,6 +1,6 @@
 """Hold a device against the golden results, form by form.
 
-    python tests/conformance/judge.py [--device cpu] [--forms REGEX] [--full DIRECTORY] [--verbose]
+    python tests/conformance/judge.py [--device cpu] [--forms REGEX] [--full DIRECTORY] …
     make conformance DEVICE=gfx1030
 
 prints each form that differs with the first differing result: its operands, what the GPU gave, what the
@@ -154,6 +154,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--forms", default="", metavar="REGEX")
     parser.add_argument("--full", type=Path, metavar="DIRECTORY")
+    parser.add_argument("--awaiting", action="store_true", help="also the families of AWAITING")
     parser.add_argument("--verbose", action="store_true", help="also name the forms that are identical")
     options = parser.parse_args()
     golden, _ = golden_file.load()
@@ -161,7 +162,8 @@ def main() -> int:
         golden = with_full(golden, options.full)
     count: collections.Counter[str] = collections.Counter()
     with zluda.open_device(options.device, numerics="nvidia") as device:
-        for group in groups(form for form in all_forms() if re.search(options.forms, form.name)):
+        forms = all_forms(awaiting=options.awaiting)
+        for group in groups(form for form in forms if re.search(options.forms, form.name)):
             for outcome in judge(device, group, golden):
                 count[outcome.kind] += 1
                 if options.verbose or outcome.kind != "identical":

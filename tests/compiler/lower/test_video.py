@@ -1,4 +1,4 @@
-"""Video instructions against plain integer arithmetic, as PTX ISA 9.7.18 writes it down."""
+"""Video instructions against plain integer arithmetic, as an H200 gives them (PTX ISA 9.7.18)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,14 @@ def _merged(value: int, selector: str, c: int) -> int:
         return value & 0xFFFFFFFF
     bits = {"b": 8, "h": 16}[selector[0]]
     mask, shift = (1 << bits) - 1, int(selector[1]) * bits
+    value >>= 16 if selector == "h1" else 0  # the result's own upper half
     return (c & ~(mask << shift)) | (value & mask) << shift
+
+
+def _saturated(value: int, selector: str, kind: str) -> int:
+    if selector:  # negative numbers are above all
+        return min(value & (1 << 64) - 1, (1 << {"b": 8, "h": 16}[selector[0]] - (kind == "s")) - 1)
+    return _clamped(value, 32, kind) if kind == "s" else max(value, 0)
 
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -68,7 +75,7 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 
 def _second(secop: str, value: int, c: int, kind: str) -> int:
-    value, c = _extended(value, 32, kind), _extended(c, 32, kind)
+    value, c = _extended(value, 32 if kind == "s" else 64, kind), _extended(c, 32, kind)
     return {"add": value + c, "min": min(value, c), "max": max(value, c)}[secop] & 0xFFFFFFFF
 
 
@@ -102,7 +109,7 @@ def test_scalar_arithmetic(opcode: str, number: int) -> None:
         value = OPERATIONS[opcode](_part(x, first, a), _part(y, second, b))
         target = "" if secop else into
         if sat:
-            value = _clamped(value, {"": 32, "b": 8, "h": 16}[target[:1]], d)
+            value = _saturated(value, target, d)
         return _second(secop, value, z, d) if secop else _merged(value, target, z)
 
     name = f"{opcode}.{d}32.{a}32.{b}32{'.sat' if sat else ''}{_dot(secop)}"
@@ -128,7 +135,7 @@ def test_shifts(opcode: str, mode: str, number: int) -> None:
         amount = min(amount, 32) if mode == "clamp" else amount & 31
         value = value << amount if opcode == "vshl" else value >> amount
         if sat:
-            value = _clamped(value, {"": 32, "b": 8, "h": 16}[into[:1]], d)
+            value = _clamped(_signed(value, 34), 32, d)
         return _merged(value, into, z)
 
     text = (
@@ -148,10 +155,13 @@ def test_multiply_add(form: str, signs: str, number: int) -> None:
     signed = "s" in (a, b) or bool(signs)
 
     def expected(x: int, y: int, z: int) -> int:
-        product = _part(x, first, a) * _part(y, second, b)
-        addend = _extended(z, 32, "s" if signed else "u")
+        product = _signed(_part(x, first, a), 32) * _signed(_part(y, second, b), 32)
+        addend = _signed(z, 32)
         total = (-product if signs == "-a" else product) + (-addend if signs == "-c" else addend)
-        total = (total + (".po" in form)) >> (7 if "shr7" in form else 15 if "shr15" in form else 0)
+        total += ".po" in form
+        if "shr" in form and not signed:
+            total &= (1 << 64) - 1
+        total >>= 7 if "shr7" in form else 15 if "shr15" in form else 0
         return _clamped(total, 32, "s" if signed else "u") if ".sat" in form else total
 
     minus = ["-" if signs == f"-{letter}" else "" for letter in "ac"]

@@ -33,15 +33,15 @@ FAMILIES = {
     "warp": warp,
     "memory": memory,
     "atomics": atomics,
-}
-AWAITING = {
+    "tensor": tensor,
     "video": video,
-    "contraction": contraction,
     "various": various,
     "asynchronous": asynchronous,
-    "tensor": tensor,
 }
-"""Families that no GPU has been asked about yet; once ``golden.npz`` holds them they go into FAMILIES."""
+AWAITING = {
+    "contraction": contraction,
+}
+"""Families that do not hold yet, or that no GPU has been asked about."""
 
 
 def all_forms(*, awaiting: bool = False) -> list[Form]:

@@ -62,7 +62,7 @@ def _changes_nothing(instruction: Instruction) -> bool:
 
 def reads_value_only(instruction: Instruction) -> bool:
     """Whether floating operands are read as numbers, so that their payload does not matter."""
-    if instruction.opcode == "cvt" and _changes_nothing(instruction):
+    if instruction.has("oob") or (instruction.opcode == "cvt" and _changes_nothing(instruction)):
         return False
     return instruction.opcode in ARITHMETIC | {"setp", "set"} and instruction.types[-1].kind == "f"
 

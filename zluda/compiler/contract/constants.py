@@ -101,13 +101,13 @@ def evaluate(instruction: Instruction, arguments: list[int]) -> int | None:
     type, flushes = instruction.type, instruction.has("ftz")
     if instruction.has("sat") or (instruction.slots.get("rnd", "rn") in ROUNDINGS - {"rn"}):
         return None
-    xs = [_flush(number(bits, type)) if flushes else number(bits, type) for bits in arguments]
+    xs = [flushed(number(bits, type)) if flushes else number(bits, type) for bits in arguments]
     result = _compute(instruction, xs)
     if result is None or math.isnan(result):
         return None
     if type is T.F32:
         result = number(bits_of(result, T.F32), T.F32)
-    return bits_of(_flush(result) if flushes else result, type)
+    return bits_of(flushed(result) if flushes else result, type)
 
 
 def _compute(instruction: Instruction, xs: list[float]) -> float | None:
@@ -124,5 +124,5 @@ def _compute(instruction: Instruction, xs: list[float]) -> float | None:
     return None
 
 
-def _flush(x: float) -> float:
+def flushed(x: float) -> float:
     return math.copysign(0.0, x) if abs(x) < _MAX_SUBNORMAL else x

@@ -79,9 +79,8 @@ class _Writer:
             literal = Immediate(self.values.folded[i], 32)
             self.put("mov", {}, (T.F32,), instruction.operands[0], literal, guard=instruction.guard)
         elif (divisor := self.values.constant_divisor(i)) is not None:
-            inverse = _literal(constants.reciprocal(divisor))
             slots = {"rnd": "rn", **_flag(instruction, "ftz")}
-            x = instruction.operands[1]
+            x, inverse = self.constant_quotient(instruction, divisor)
             self.put("mul", slots, (T.F32,), instruction.operands[0], x, inverse, guard=instruction.guard)
         else:
             self.keep(instruction)
@@ -106,14 +105,15 @@ class _Writer:
         self.put("fma", slots, (type,), total.operands[0], a, b, addend, guard=total.guard)
 
     def scale(self, outer: Instruction, scaling: Scaling) -> None:
-        """The exact product in f64, shifted, rounded once."""
+        """The exact product in f64, shifted, rounded once; times one, which makes its NaN that of f32."""
         ftz = _flag(outer, "ftz")
         a, b = (self.computed("cvt", ftz, (T.F64, T.F32), x) for x in self.factors[scaling.product])
         power = -(2.0**scaling.power) if scaling.negative else 2.0**scaling.power
         exact = self.computed("mul", {"rnd": "rn"}, (T.F64,), a, b)
         shifted = self.computed("mul", {"rnd": "rn"}, (T.F64,), exact, _literal(power, T.F64))
         slots = {"rnd": "rn", **ftz}
-        self.put("cvt", slots, (T.F32, T.F64), outer.operands[0], shifted, guard=outer.guard)
+        rounded = self.computed("cvt", slots, (T.F32, T.F64), shifted)
+        self.put("mul", slots, (T.F32,), outer.operands[0], rounded, _literal(1.0), guard=outer.guard)
 
     # --- operands ----------------------------------------------------------------------------------------
 
@@ -121,7 +121,8 @@ class _Writer:
         """A product's factors, to be read where it is taken in."""
         divisor = self.values.constant_divisor(i)
         if divisor is not None:
-            return self.kept(product.operands[1]), _literal(constants.reciprocal(divisor))
+            x, inverse = self.constant_quotient(product, divisor)
+            return self.kept(x), inverse
         if is_quotient(product):
             return self.quotient(product)
         return self.kept(product.operands[1]), self.kept(product.operands[2])
@@ -131,6 +132,19 @@ class _Writer:
         if not isinstance(operand, Register) or len(self.values.definers.get(operand.name, ())) < 2:
             return operand
         return self.computed("mov", {}, (_move_type(operand.type),), operand)
+
+    def constant_quotient(self, division: Instruction, divisor: float) -> tuple[Operand, Operand]:
+        """As :meth:`quotient`, the divisor known: ``x``, scaled where it would be, and the reciprocal."""
+        x, ftz = division.operands[1], _flag(division, "ftz")
+        divisor = constants.flushed(divisor) if ftz else divisor
+        factor = 1.0
+        if division.has("full") and abs(divisor) > constants.number(_LARGE, T.F32):
+            factor = 0.25
+        elif not ftz and 0.0 < abs(divisor) < constants.number(_SMALL, T.F32):
+            factor = 2.0**24
+        if factor != 1.0:
+            x = self.computed("mul", {"rnd": "rn", **ftz}, (T.F32,), x, _literal(factor))
+        return x, _literal(constants.flushed(constants.reciprocal(divisor * factor)))
 
     def quotient(self, division: Instruction) -> tuple[Operand, Operand]:
         """``x / y`` as the factors that ptxas multiplies: ``x`` and the reciprocal of ``y``, both scaled."""

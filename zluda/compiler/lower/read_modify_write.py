@@ -67,6 +67,8 @@ def _float_result(b: Builder, op: str, type: ScalarType, old: Value, value: Valu
     """
     if op == "exch":
         return value
+    if op == "add.noftz":  # what a bulk reduction of f32 asks of the cache
+        op, cached = "add", False
     if op not in ("add", "min", "max") or (op != "add" and type.bits != 16 and "x2" not in type.spelling):
         raise UnsupportedError(f"atom.{op}.{type.spelling}")
     slots = {"rnd": "rn"} if op == "add" else {}

@@ -1,8 +1,9 @@
 """Scalar and SIMD video instructions (PTX ISA 9.7.18).
 
 Operands are bytes or half-words picked by selectors. The scalar ones compute in 64 bits, wide enough for any
-intermediate result but a saturated ``vmad``'s, and are then saturated, combined with the third operand, or
-merged into it. The SIMD ones do the same in each half-word or byte.
+intermediate result, and are then saturated, combined with the third operand, or merged into it. The SIMD ones
+do the same in each half-word or byte. Where an H200's results differ from the manual's words, the results are
+what is followed.
 """
 
 from __future__ import annotations
@@ -55,11 +56,9 @@ _OPERATIONS: dict[str, Callable[[Builder, Value, Value], Value]] = {
 }
 
 
-def _clamp(b: Builder, x: Value, width: int, *, signed: bool, unsigned_source: bool = False) -> Value:
-    """``x`` brought into the range of ``width`` bits; ``unsigned_source``: it is itself never negative."""
+def _clamp(b: Builder, x: Value, width: int, *, signed: bool) -> Value:
+    """``x`` brought into the range of ``width`` bits."""
     low, high = _limits(width, signed=signed)
-    if unsigned_source:
-        return b.intrinsic("umin", x, high)
     return b.intrinsic("smin", b.intrinsic("smax", x, low), high)
 
 
@@ -72,21 +71,30 @@ def _finish(b: Builder, inst: Instruction, operands: list[Value], x: Value, *, s
     secop = inst.slots.get("secop")
     if secop == "add":
         return b.add(result, other)
-    if secop is not None:
-        return b.intrinsic(("s" if signed else "u") + secop, result, other)
+    if secop is not None and signed:
+        return b.intrinsic("s" + secop, result, other)
+    if secop is not None:  # a negative result is above every word
+        return b.trunc(b.intrinsic("u" + secop, x, b.zext(other, "i64")), "i32")
     selector = _selector(inst.operands[0])
-    if not selector:
-        return result
+    return _merge(b, result, other, selector) if selector else result
+
+
+def _merge(b: Builder, result: Value, other: Value, selector: str) -> Value:
+    """A byte or half-word put into ``other``: the result's lowest, but for ``.h1`` its own upper half."""
     width = _PARTS[selector[0]]
     start = int(selector[1]) * width
-    mask = (1 << width) - 1
-    return b.or_(b.and_(other, ~(mask << start)), b.shl(b.and_(result, mask), start))
+    mask = ((1 << width) - 1) << start
+    moved = result if selector == "h1" else b.shl(result, start)
+    return b.or_(b.and_(other, mask ^ 0xFFFFFFFF), b.and_(moved, mask))
 
 
-def _width(inst: Instruction) -> int:
-    """Bits of the destination: a merged byte or half-word saturates to its own range."""
+def _saturate(b: Builder, inst: Instruction, x: Value, *, signed: bool) -> Value:
+    """``.sat``: an unsigned result only from below, its overflow wraps; one that is merged into a byte or
+    half-word only from above, negative ones being above all."""
     selector = _selector(inst.operands[0])
-    return _PARTS[selector[0]] if selector else 32
+    if selector:
+        return b.intrinsic("umin", x, _limits(_PARTS[selector[0]], signed=signed)[1])
+    return _clamp(b, x, 32, signed=True) if signed else b.intrinsic("smax", x, 0)
 
 
 def _sources(b: Builder, inst: Instruction, operands: list[Value]) -> tuple[Value, Value]:
@@ -104,13 +112,13 @@ def arithmetic(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     signed = inst.type.kind == "s"
     result = _OPERATIONS[inst.opcode](b, *_sources(b, inst, operands))
     if inst.has("sat"):
-        result = _clamp(b, result, _width(inst), signed=signed)
+        result = _saturate(b, inst, result, signed=signed)
     return _finish(b, inst, operands, result, signed=signed)
 
 
 @lanewise("vshl", "vshr")
 def shift(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
-    """PTX ISA 9.7.18.1.2. A shifted value of more than 63 bits is still exact in 64 unsigned ones."""
+    """PTX ISA 9.7.18.1.2, as an H200 has it: see :func:`_saturated_shift`."""
     signed, signed_source = (t.kind == "s" for t in inst.types[:2])
     x, amount = _sources(b, inst, operands)
     clamps = inst.slots["mode"] == "clamp"
@@ -118,21 +126,31 @@ def shift(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     right = b.ashr if signed_source else b.lshr
     result = b.shl(x, amount) if inst.opcode == "vshl" else right(x, amount)
     if inst.has("sat"):
-        result = _clamp(b, result, _width(inst), signed=signed, unsigned_source=not signed_source)
+        result = _saturated_shift(b, result, signed=signed)
     return _finish(b, inst, operands, result, signed=signed)
+
+
+def _saturated_shift(b: Builder, x: Value, *, signed: bool) -> Value:
+    """``x`` cut to the signed 34 bits of an intermediate result, then to the whole word's range.
+
+    So a shift to the left that loses more may saturate to the wrong end, or not at all; the range of a byte
+    or half-word that is merged plays no part.
+    """
+    return _clamp(b, b.ashr(b.shl(x, 30), 30), 32, signed=signed)
 
 
 @lanewise("vmad")
 def multiply_add(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
-    """PTX ISA 9.7.18.1.3: ``a * b + c`` in full, ``.po`` one more, shifted right, saturated."""
+    """PTX ISA 9.7.18.1.3: ``a * b + c``, ``.po`` one more, shifted right, saturated.
+
+    The factors are 32-bit words taken as signed, whatever their types; so is the addend, and the sum, but for
+    a logical shift of unsigned ones.
+    """
     negated = [isinstance(o, Minus) for o in inst.operands[1:4]]
     signed = any(t.kind == "s" for t in inst.types[1:3]) or negated[0] != negated[1] or negated[2]
-    x, y = (
-        b.resize(v, "i128", signed=t.kind == "s")
-        for v, t in zip(_sources(b, inst, operands), inst.types[1:3], strict=True)
-    )
+    x, y = (b.resize(b.trunc(v, "i32"), "i64", signed=True) for v in _sources(b, inst, operands))
     product = b.mul(x, y)
-    addend = b.resize(as_bits(b, operands[2], 32), "i128", signed=signed)
+    addend = b.resize(as_bits(b, operands[2], 32), "i64", signed=True)
     if negated[0] != negated[1]:
         product = b.neg(product)
     if negated[2]:
@@ -151,7 +169,7 @@ def compare(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     """PTX ISA 9.7.18.1.4: 1 where the comparison holds, always unsigned."""
     x, y = _sources(b, inst, operands)
     holds = b.zext(_compare(b, inst, x, y), "i64")
-    return _finish(b, inst, operands, holds, signed=False)
+    return _finish(b, inst, operands, holds, signed=inst.type.kind == "s")
 
 
 def _compare(b: Builder, inst: Instruction, x: Value, y: Value) -> Value:
