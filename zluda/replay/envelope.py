@@ -236,6 +236,8 @@ def _elements(data: bytes, kind: ElementType) -> Array:
 
 def _same_nan(piece: _Piece) -> Array:
     same: Array = same_nan(piece.envelope.recorded, piece.replayed, piece.kind) & piece.whole
+    if piece.envelope.mixed:  # a negative integer is any NaN
+        same &= same_nan(piece.replayed, piece.replayed, piece.kind)
     return same
 
 
