@@ -9,6 +9,8 @@ bare GPU host.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from isa_forms import (
     asynchronous,
     atomics,
@@ -37,10 +39,9 @@ FAMILIES = {
     "video": video,
     "various": various,
     "asynchronous": asynchronous,
-}
-AWAITING = {
     "contraction": contraction,
 }
+AWAITING: dict[str, ModuleType] = {}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 

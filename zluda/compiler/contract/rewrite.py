@@ -90,7 +90,18 @@ class _Writer:
         found = arithmetic(instruction)
         if found is not None and found.free and not (self.keep_products and found.operation == "mul"):
             instruction = replace(instruction, slots={"rnd": "rn", **instruction.slots})
-        self.append(instruction)
+        self.append(self.in_order(instruction))
+
+    def in_order(self, instruction: Instruction) -> Instruction:
+        """The operands of an f64 sum or product as ptxas sorts them, the value made first first: of two NaNs
+        the second is the result."""
+        if instruction.opcode not in ("add", "mul") or instruction.type is not T.F64:
+            return instruction
+        target, x, y = instruction.operands
+        places = [self.values.definers.get(v.name, []) for v in (x, y) if isinstance(v, Register)]
+        if [len(p) for p in places] != [1, 1] or places[0] <= places[1]:
+            return instruction
+        return replace(instruction, operands=(target, y, x))
 
     def fuse(self, total: Instruction, fusion: Fusion) -> None:
         """``fma.rn`` of the product's factors and the other operand."""

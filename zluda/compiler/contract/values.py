@@ -180,7 +180,7 @@ class Values:
         return self.source(d, 0)
 
     def _neg(self, d: int, instruction: Instruction) -> Value:
-        if instruction.type.kind != "f" or instruction.type in (T.BF16, T.BF16X2):
+        if instruction.type.kind != "f" or instruction.type is T.BF16X2:
             return UNKNOWN
         value = self.source(d, 0)
         if value.kind == "const":
