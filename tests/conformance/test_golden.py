@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 name,
                 group,
                 id=f"{name} {group.name}",
-                marks=() if everything else _mark(n, *steps),
+                marks=() if everything else _mark(n, group, *steps),
             )
             for name, steps in DEVICES.items()
             for n, group in enumerate(_groups(name, _wanted(metafunc.config)))
@@ -41,8 +41,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("device_name", "group"), cases)
 
 
-def _mark(number: int, quick: int, slow: int) -> Any:
-    if number % quick == 0:
+def _mark(number: int, group: Group, quick: int, slow: int) -> Any:
+    """Kernels of a single form are many, and the costly ones: of them one in six times as many is quick."""
+    if number % (6 * quick if len(group.forms) == 1 else quick) == 0:
         return ()
     return pytest.mark.slow if number % slow == 0 else pytest.mark.nightly
 
