@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 name,
                 group,
                 id=f"{name} {group.name}",
-                marks=() if everything else _mark(n, group, *steps),
+                marks=() if everything else _mark(name, n, group, *steps),
             )
             for name, steps in DEVICES.items()
             for n, group in enumerate(_groups(name, _wanted(metafunc.config)))
@@ -41,8 +41,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("device_name", "group"), cases)
 
 
-def _mark(number: int, group: Group, quick: int, slow: int) -> Any:
-    """Kernels of a single form are many, and the costly ones: of them one in six times as many is quick."""
+TENSOR = frozenset(form.name for form in FAMILIES["tensor"].forms())
+
+
+def _mark(device: str, number: int, group: Group, quick: int, slow: int) -> Any:
+    """Kernels of a single form are many, and the costly ones: of them one in six times as many is quick.
+
+    Emulated, a matrix product takes minutes to make ready: nightly. `tests/compiler` and the corpus run some.
+    """
+    if device != "cpu" and not TENSOR.isdisjoint(form.name for form in group.forms):
+        return pytest.mark.nightly
     if number % (6 * quick if len(group.forms) == 1 else quick) == 0:
         return ()
     return pytest.mark.slow if number % slow == 0 else pytest.mark.nightly

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ptx_forms
 import pytest
-from ptx_support import canonical
+from ptx_text import canonical
 
 from zluda.ptx import Instruction, parse_module, print_module
 from zluda.ptx.instructions import OpcodeMismatch, find_opcode, opcode_names, rows

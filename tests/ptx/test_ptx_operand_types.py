@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ptx_forms
 import pytest
-from ptx_support import function_of
+from ptx_text import function_of
 
 from zluda.errors import PtxError
 from zluda.ptx import parse_module

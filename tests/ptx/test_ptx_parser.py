@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from ptx_support import HEAD, canonical_module, function_of, module_of
+from ptx_text import HEAD, canonical_module, function_of, module_of
 
 from zluda.errors import PtxError
 from zluda.ptx import (

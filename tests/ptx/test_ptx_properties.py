@@ -8,7 +8,7 @@ import ptx_forms
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptx_support import HEAD, canonical_module
+from ptx_text import HEAD, canonical_module
 
 from zluda.errors import PtxError
 from zluda.ptx import Module, parse_module, print_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,10 +119,16 @@ class TestProbe:
         assert found.binding
 
     @pytest.mark.parametrize("gpu", ["gfx1100"], indirect=True)
-    def test_a_runtime_that_dies_is_told_of(self, gpu: str) -> None:
-        """HIP 5.2 knows no gfx1100, and ends the process that has one."""
+    def test_a_gpu_that_the_runtime_does_not_know_is_told_of(self, gpu: str) -> None:
+        """HIP 5.2 knows no gfx1100: it ends the process that has one, or sees none."""
         found = probe.probe()
-        assert not found.gpus and "HIP ended the process that asked it" in found.error
+        assert not found.gpus
+        assert "HIP ended the process that asked it" in found.error or "hipErrorNoDevice" in found.error
+
+    def test_a_runtime_that_dies_is_told_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        found = probe.probe()
+        assert not found.gpus and found.error == "HIP ended the process that asked it: ended with status 1"
 
     def test_without_a_kernel_driver_nothing_is_asked(
         self, gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
