@@ -41,4 +41,4 @@ if name := os.environ.get("MUTATION_OF_ZLUDA"):
     from mutations import MUTATIONS
 
     # by then every lowering is registered
-    sys.meta_path.insert(0, _Patcher("zluda.device.cpu", MUTATIONS[name]))
+    sys.meta_path.insert(0, _Patcher("zluda.compiler.lower.families", MUTATIONS[name]))
