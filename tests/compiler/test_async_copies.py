@@ -159,8 +159,6 @@ st.global.u32 [%l6], %r6;
 
 def test_phases_alternate_their_parity(device: Any) -> None:
     """One warp makes, the other takes, four times over one barrier each way."""
-    if device.name == "gfx90a":
-        pytest.skip("the two warps are one wave of 64, whose halves wait for each other")
     body = """
 .shared .align 8 .b64 full; .shared .align 8 .b64 empty;
 setp.eq.u32 %p1, %r1, 0;

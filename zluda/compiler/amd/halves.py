@@ -29,7 +29,7 @@ from zluda.ptx.module import Address, Function, Immediate, Instruction, Register
 _VARYING_REGISTERS = ("%tid", "%laneid", "%warpid", "%lanemask", "%clock", "%globaltimer")
 _VARYING_RESULTS = frozenset({"atom", "shfl", "vote", "match", "redux", "activemask", "elect", "call"})
 _POLLING = frozenset({"volatile", "relaxed", "acquire"})
-_WRITES = frozenset({"st", "atom", "red", "call"})
+_WRITES = frozenset({"st", "mbarrier", "atom", "red", "call"})
 
 
 def may_disturb(unit: Unit) -> str:
@@ -258,6 +258,8 @@ def _polls(instruction: Instruction, loop: list[Instruction]) -> bool:
     """
     if instruction.opcode == "ld":
         return instruction.slots.get("sem") in _POLLING
+    if instruction.opcode == "mbarrier":
+        return instruction.has("test_wait") or instruction.has("try_wait")
     if instruction.opcode != "atom":
         return False
     operation, value = instruction.slots.get("op"), instruction.operands[2]

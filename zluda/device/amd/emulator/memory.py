@@ -8,6 +8,7 @@ aligned, as the unaligned mode of amdhsa allows, may lie in two dwords: it is mo
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -51,22 +52,22 @@ class Pointers:
         return self.mask
 
 
-class _Split:
+class _Split(ABC):
     """A place in scratch, where an element may lie in two dwords that are not neighbours."""
 
     wave: Wave
 
+    @abstractmethod
     def _read(self, element: str, offset: int) -> Value:
         """Load what lies in one dword."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _write(self, value: Value, offset: int) -> None:
         """Store what lies in one dword."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _crosses(self, size: int, offset: int) -> Value:
         """Whether an executing lane's element of so many bytes lies in two dwords (a scalar ``i1``)."""
-        raise NotImplementedError
 
     def read(self, element: str, offset: int) -> Value:
         size = _bytes(element)
