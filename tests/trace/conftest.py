@@ -32,7 +32,10 @@ def scene(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         key = (capture, *arguments)
         if key not in made:
             directory = tmp_path_factory.mktemp("-".join(arguments))
-            made[key] = run_trace(directory / "trace.bin", standin.app, *arguments, capture=capture)
+            recorded = run_trace(directory / "trace.bin", standin.app, *arguments, capture=capture)
+            # Shown with the first test that fails on it: the recorder's own words say what went wrong.
+            print(f"{' '.join(arguments)}: status {recorded.status}: {recorded.errors}")
+            made[key] = recorded
         return made[key]
 
     return record

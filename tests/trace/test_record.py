@@ -129,7 +129,10 @@ def test_launch_ex_keeps_its_configuration_and_attributes(scene: Scene) -> None:
 
 
 def test_memory_that_nobody_wrote_is_captured_before_the_first_launch(scene: Scene) -> None:
-    with open_trace(scene("memory").trace) as trace:
+    recorded = scene("memory")
+    assert recorded.status == 0 and "20 calls, 3 launches" in recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert not [gap for gap in trace.gaps if gap.kind == "recorder"]
         target, counter = device_allocations(trace)[0], allocation_named(trace, "counter")
         assert contents(trace, target, 5, 4096) == bytes(4096)
         assert contents(trace, counter, 5, 4) == struct.pack("<I", 100)
