@@ -28,7 +28,7 @@ def _u32(data: bytes, name: str) -> int:
     return int(struct.unpack_from("<I", data, FIELDS[name])[0])
 
 
-def test_fields_stand_at_their_offsets():
+def test_fields_stand_at_their_offsets() -> None:
     levels, size = tight_levels((8, 4, 1), 4, levels=3, slices=2, address=0x1000)
     data = Descriptor(
         *(Kind.TEXTURE, Geometry.D2 | Geometry.LAYERED, Format.HALF, 2, levels),
@@ -49,7 +49,7 @@ def test_fields_stand_at_their_offsets():
     assert max(FIELDS.values()) < LEVELS_AT
 
 
-def test_normalised_and_unknown_formats():
+def test_normalised_and_unknown_formats() -> None:
     assert channel_format(0x02) == (Format.UNSIGNED_INT16, False)
     assert channel_format(0xC2) == (Format.UNSIGNED_INT8, True)
     assert channel_format(0xCA) == (Format.SIGNED_INT16, True)
@@ -68,7 +68,7 @@ def _look_up(data: bytes, key: int) -> int:
         slot = (slot + 1) % capacity
 
 
-def test_every_handle_is_found_through_growth_and_removal():
+def test_every_handle_is_found_through_growth_and_removal() -> None:
     table = HandleTable(16)
     keys = [*range(1, 40), *(0x7F00_0000_0000 + 8 * i for i in range(40)), (1 << 64) - 1]
     for key in keys:
@@ -87,6 +87,6 @@ def test_every_handle_is_found_through_growth_and_removal():
     assert table.root(0x500) == struct.pack("<QQ", 0x500, 255)
 
 
-def test_zero_is_no_handle():
+def test_zero_is_no_handle() -> None:
     with pytest.raises(ValueError, match="expected a 64-bit number"):
         HandleTable().set(0, 1)

@@ -7,8 +7,8 @@ CUDA's texture and surface objects are opaque 64-bit handles. Code that uses one
 * the **root** is two u64: the address of the table, and its capacity (a power of two) less one. It stays
   where it is as long as a device lives, so that a larger table can take the place of a full one;
 * the **table** is open-addressed: ``capacity`` pairs of u64 (key, address of a descriptor), the key's
-  place being :func:`slot_of`, collisions going to the next slot, round the end. Key 0 is an empty slot; a removed
-  entry keeps its key with descriptor 0 (:class:`HandleTable` does all this);
+  place being :func:`slot_of`, collisions going to the next slot, round the end. Key 0 is an empty slot; a
+  removed entry keeps its key with descriptor 0 (:class:`HandleTable` does all this);
 * keys are handles as the program holds them (a recorded handle works as it is), and for ``.texref``,
   ``.surfref`` and ``.samplerref`` variables the variable's own address: that is what the name stands for in
   ``tex [name, …]``, and what ``mov.u64 %rd, name`` gives.
