@@ -270,7 +270,7 @@ class FunctionCodegen(RegisterFile):
         """Compute a lane-wise instruction in the cheapest form its operands' shapes allow."""
         destinations, sources = split(instruction)
         value_only = reads_value_only(instruction)
-        operands = [self._source(o, instruction, value_only) for o in sources]
+        operands = [self._source(o, instruction, i, value_only) for i, o in enumerate(sources)]
         if reads_carry(instruction):
             operands.append(self.read_register(CARRY))
         mode, shape = combine(instruction, [o.shape for o in operands], self.geometry)
@@ -288,10 +288,9 @@ class FunctionCodegen(RegisterFile):
                 parts = tuple(self.b.splat(p, self.geometry.width) for p in parts)
             self.write(target, Lanes(shape, parts), signed=signed)
 
-    def _source(self, operand: Operand, instruction: Instruction, value_only: bool) -> Lanes:
+    def _source(self, operand: Operand, instruction: Instruction, position: int, value_only: bool) -> Lanes:
         if isinstance(operand, Immediate) and operand.float_bits is not None:
-            floats = [t for t in instruction.types if t.kind == "f"]
-            type = floats[-1] if floats else instruction.types[0]
+            type = _literal_type(instruction, position)
             return uniform(constant(f"i{type.bits}", literal_bits(operand, type)))
         return self.read(operand, value_only=value_only)
 
@@ -322,6 +321,17 @@ def _flatten(operands: tuple[Operand, ...]) -> list[Operand]:
             case _:
                 found.append(operand)
     return found
+
+
+def _literal_type(instruction: Instruction, position: int) -> ScalarType:
+    """The type of a floating-point literal that is a source at ``position``."""
+    types = instruction.types
+    if instruction.opcode == "slct":
+        return types[0 if position < 2 else -1]
+    if len(types) == 2 and instruction.opcode in ("add", "sub", "fma"):
+        return types[0]  # of mixed precision only the addend, which has the result's type, may be a literal
+    floats = [t for t in types if t.kind == "f"]
+    return floats[-1] if floats else types[0]
 
 
 def literal_bits(literal: Immediate, type: ScalarType) -> int:

@@ -1,0 +1,82 @@
+"""Which statements are PTX that the devices run: others would only end a program with an error."""
+
+from __future__ import annotations
+
+import functools
+
+from programs import Drawer, Program
+from statements import Statement, all_rows
+
+from zluda.compiler.amd.ops import AmdOps
+from zluda.compiler.amd.targets import target
+from zluda.compiler.amd.unit import build_unit
+from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.ops import CpuOps
+from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.unit import kernel_unit
+from zluda.errors import PtxError, UnsupportedError
+from zluda.ptx import Module, parse_module
+
+
+def refusal(text: str) -> str:
+    """What the CPU or an AMD GPU says of a module's kernel that it does not run; "" where they do."""
+    try:
+        module = parse_module(text)
+        return _refused(module, "cpu") or _refused(module, "gfx1030")
+    except PtxError as error:
+        return f"not PTX: {error}"
+
+
+def _refused(module: Module, device: str) -> str:
+    if device == "cpu":
+        unit, ops = kernel_unit(module, "k", (64, 1, 1), "off"), CpuOps()
+    else:
+        chosen = target(device)
+        unit, ops = build_unit(module, "k"), AmdOps(chosen, chosen.wave_size)
+    f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
+    for index, block in enumerate(f.graph.blocks):
+        f.mask = None
+        f.enter_block(index)
+        for instruction in block.instructions:
+            try:
+                f.write_instruction(instruction)
+            except UnsupportedError as error:
+                return error.what
+    return ""
+
+
+class Probe:
+    """Remembers which dotted opcodes are run; ``refused`` are those that are not, and what was said."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        self.taken: set[str] = set()
+
+    def __call__(self, statement: Statement) -> bool:
+        form = _form(statement.text)
+        if form in self.refused:
+            return False
+        if form not in self.taken:
+            said = refusal(Program((statement,)).alone())
+            if said:
+                self.refused[form] = said
+                return False
+            self.taken.add(form)
+        return True
+
+
+def _form(text: str) -> str:
+    """The dotted opcodes of a statement, and its operands without their numbers."""
+    return " ".join("".join(c for c in text if not c.isdigit() or c in ".").split())
+
+
+@functools.cache
+def probe() -> Probe:
+    """One for the process."""
+    return Probe()
+
+
+@functools.cache
+def drawer(largest: int = 40) -> Drawer:
+    """Draws programs of everything that is run."""
+    return Drawer(all_rows(), probe(), largest)
