@@ -42,6 +42,7 @@ _MOVED: Classes = frozenset({Register, Immediate, Symbol, Vector})
 _VIDEO: Classes = frozenset({Register, Immediate, Selected})
 _SIGNED: Classes = _VIDEO | {Minus}
 _PREDICATE: Classes = frozenset({Register, Immediate, Negated})
+_OWN_LENGTH = ("xe", "xb", "xg")  # tex's offsets and gradients: as long as its coordinates, not as .vec says
 _ANYTHING: Classes = frozenset({Register, Immediate, Symbol, Vector, Address, Indexed, Label, Negated})
 
 _CLASS_NAMES: dict[type, str] = {
@@ -422,8 +423,9 @@ def _first_misfit(
             return i, " or ".join(name for known, name in _CLASS_NAMES.items() if known in allowed)
     for i, (kind, shape) in enumerate(zip(kinds, shapes, strict=True)):
         takes = form.takes(kind)
-        if not suits(shape, takes, form.vector):
-            return i, describe(shape, takes, form.vector)
+        vector = 1 if kind.name in _OWN_LENGTH else form.vector
+        if not suits(shape, takes, vector):
+            return i, describe(shape, takes, vector)
     return None
 
 

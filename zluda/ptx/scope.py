@@ -308,6 +308,9 @@ class Scope:
         return Address(self._immediate(inner))
 
     def _vector(self, text: str) -> Operand:
+        vector, bar, predicate = text.rpartition("|")
+        if bar and vector.rstrip().endswith("}"):  # tex's residence predicate
+            return Pair(self.operand(vector), self.operand(predicate))
         inner = self._inside(text, "}")
         if not inner:
             raise OperandError("empty vector", text, "{a, b, …}")
