@@ -4,7 +4,7 @@
     python tests/fuzz/fuzz.py --seed 1234 --count 1    # one program again
     python tests/fuzz/fuzz.py --again build/fuzz/1234  # a program that was kept, as it stands in its .ptx
 
-Prints the seed of each program that differs, cuts the program down, and keeps it in ``--out``: ``kernel.ptx``,
+Prints the seed of each program that differs, cuts it down, and keeps it in ``--out``: ``kernel.ptx``,
 ``launch.json`` (the launch's shape), and the buffers it is given. Status 1 if any did.
 """
 
@@ -21,6 +21,7 @@ from probe import drawer, probe
 from programs import Program
 from shrink import shrink
 from trial import Fault, apart
+from writing import ptx
 
 BUFFERS = {"registers": "in.bin", "own": "own.bin", "sums": "sums.bin", "parameter": "parameter.bin"}
 
@@ -43,7 +44,7 @@ def keep(program: Program, fault: Fault, directory: Path) -> None:
     """What it takes to run a program again without this one."""
     directory.mkdir(parents=True, exist_ok=True)
     inputs = inputs_of(program)
-    (directory / "kernel.ptx").write_text(program.ptx())
+    (directory / "kernel.ptx").write_text(ptx(program))
     for field, name in BUFFERS.items():
         (directory / name).write_bytes(getattr(inputs, field))
     shape = {"threads": program.threads, "blocks": program.blocks, "uniform": inputs.uniform}

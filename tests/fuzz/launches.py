@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from programs import OFFSETS, OWN, REGISTERS, STRIDE, SUMS, Program
+from programs import Program
+from statements import OWN
+from writing import OFFSETS, REGISTERS, STRIDE, SUMS
 
 from zluda.device.amd import AmdDevice
 from zluda.device.cpu import CpuDevice

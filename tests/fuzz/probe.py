@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from programs import Drawer, Program
+from drawing import Drawer
+from programs import Program
 from statements import Statement, all_rows
+from writing import alone
 
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import target
@@ -57,7 +59,7 @@ class Probe:
         if form in self.refused:
             return False
         if form not in self.taken:
-            said = refusal(Program((statement,)).alone())
+            said = refusal(alone(Program((statement,))))
             if said:
                 self.refused[form] = said
                 return False
@@ -77,6 +79,6 @@ def probe() -> Probe:
 
 
 @functools.cache
-def drawer(largest: int = 40) -> Drawer:
+def drawer(largest: int = 120) -> Drawer:
     """Draws programs of everything that is run."""
     return Drawer(all_rows(), probe(), largest)

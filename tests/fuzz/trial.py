@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from launches import compare, inputs_of, launch, open_device
 from programs import Program
+from writing import ptx
 
 from zluda.errors import Error
 
@@ -34,7 +35,7 @@ class Fault:
 
 def outcome(program: Program, devices: tuple[str, ...]) -> Fault | None:
     """Run on each device and compare with the first; None where all agree."""
-    text, inputs = program.ptx(), inputs_of(program)
+    text, inputs = ptx(program), inputs_of(program)
     first = None
     for name in devices:
         try:
