@@ -48,6 +48,10 @@ test-fast: compiler setup  ## without the slow tests
 compiler:
 	@command -v cc >/dev/null || { echo "the tests build a stand-in libcuda.so.1 and need a C compiler (cc): install gcc or clang"; exit 2; }
 
+.PHONY: services
+services: setup  ## PTX of vprintf, malloc and the like from their CUDA sources (needs nvcc)
+	$(BIN)/python scripts/build_services.py
+
 .PHONY: check-mufu
 check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/numerics/mufu_check.py

@@ -49,6 +49,8 @@ class _Code:
         return _Kernel(name, tuple(parameters))
 
     def global_variable(self, name: str) -> tuple[int, int]:
+        if name not in self._globals:
+            raise Error(f"no variable {name}")
         return self._globals[name]
 
     def unload(self) -> None:

@@ -43,7 +43,9 @@ def compile_kernel(
     out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
+    from zluda.compiler.services import linked
 
+    module = linked(module)
     options: dict[str, Any]
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit

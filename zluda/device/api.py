@@ -14,19 +14,22 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from zluda.compiler.target import Together
 from zluda.device import arguments, names
 from zluda.device.images import ptx_text
+from zluda.device.services import Services, with_assertion
 from zluda.errors import DeviceError, Error, LaunchError
 
 if TYPE_CHECKING:
     import numpy
 
     from zluda.device import base
-    from zluda.device.base import KernelParameter
+    from zluda.device.base import Dim3, KernelParameter
 
 log = logging.getLogger("zluda")
 
@@ -36,6 +39,7 @@ class Device:
 
     def __init__(self, device: base.Device) -> None:
         self._device = device
+        self._services = Services(device)
         self._closed = False
 
     @property
@@ -71,7 +75,9 @@ class Device:
                 "the image holds machine code only",
                 remedy="build it with PTX (-gencode …,code=compute_XX)",
             )
-        return Module(self, self._device.load(parse_module(text, file=file)), file)
+        code = self._device.load(parse_module(text, file=file))
+        self._services.attach(code)
+        return Module(self, code, file)
 
     def array(self, values: numpy.typing.ArrayLike) -> Array:
         """A copy of a NumPy array in device memory, C-contiguous."""
@@ -102,12 +108,45 @@ class Device:
         """Wait until all that was launched is done."""
         self._check_open()
         self._device.synchronize()
+        self._show()
+
+    def _launch(
+        self,
+        kernel: base.Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared_bytes: int,
+        together: Together,
+    ) -> None:
+        self._services.ready()
+        self._show()
+        try:
+            self._device.launch(
+                kernel, grid, block, parameters, shared_bytes=shared_bytes, together=together
+            )
+        except LaunchError as error:
+            failed = self._show()
+            raise with_assertion(error, failed) from error
+
+    def _show(self) -> str:
+        """Print what kernels printed, as CUDA does where it synchronises; the assertion that failed."""
+        output = self._services.take_output()
+        if output.text:
+            sys.stdout.write(output.text)
+            sys.stdout.flush()
+        if output.complaint:
+            log.warning("%s", output.complaint)
+        return output.failed
 
     def close(self) -> None:
         """Free everything on the device; closing twice is harmless."""
         if not self._closed:
             self._closed = True
-            self._device.close()
+            try:
+                self._show()
+            finally:
+                self._device.close()
 
     def __enter__(self) -> Device:
         return self
@@ -205,8 +244,12 @@ class Kernel:
         block: int | Sequence[int],
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
+        cluster: int | Sequence[int] | None = None,
+        cooperative: bool = False,
     ) -> None:
         """Launch ``grid`` blocks of ``block`` threads, with ``shared_bytes`` of dynamic shared memory.
+
+        ``cluster`` is the shape of clusters in blocks; of a ``cooperative`` grid all blocks run at once.
 
         ``args`` are device arrays, NumPy scalars, integers or bytes, one for each parameter. Raises
         LaunchError for arguments that do not fit and for a kernel that fails.
@@ -216,12 +259,16 @@ class Kernel:
             raise LaunchError(
                 f"shared_bytes is {shared_bytes!r}; expected an integer from 0", kernel=self.name
             )
-        self._device._device.launch(
+        self._device._launch(
             self._kernel,
             arguments.dimensions("grid", grid, self.name),
             arguments.dimensions("block", block, self.name),
             arguments.pack(self._kernel, args, self._device),
-            shared_bytes=shared_bytes,
+            shared_bytes,
+            Together(
+                arguments.dimensions("cluster", cluster, self.name) if cluster is not None else None,
+                bool(cooperative),
+            ),
         )
 
 

@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from zluda.compiler.target import APART, Together
+
 if TYPE_CHECKING:
     from zluda.ptx import Module
+
+__all__ = ["APART", "Code", "Device", "Dim3", "GpuDevice", "Kernel", "KernelParameter", "Perturbed"]
+__all__ += ["Prepared", "Printing", "Streams", "Together"]
 
 Dim3 = tuple[int, int, int]
 
@@ -59,7 +64,7 @@ class Code(Protocol):
         ...
 
     def global_variable(self, name: str) -> tuple[int, int]:
-        """Address and size in bytes of a ``.global`` or ``.const`` variable."""
+        """Address and size in bytes of a ``.global`` or ``.const`` variable; Error where there is none."""
         ...
 
     def unload(self) -> None: ...
@@ -93,9 +98,18 @@ class Device(Protocol):
         ...
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         """Run to completion or raise LaunchError. ``parameters`` is the packed ``.param`` buffer.
+
+        ``together`` says which blocks run at once; clusters that a kernel's directives name need no saying.
 
         The error of a kernel that ran names a block; without one, the launch was refused.
         """
@@ -149,10 +163,19 @@ class Perturbed(Protocol):
 
 
 @runtime_checkable
+class Printing(Protocol):
+    """A device that sees to ``vprintf`` itself, having a driver behind it."""
+
+    def take_output(self) -> tuple[str, str]:
+        """What kernels printed since the last time; what is to be said of output that was lost."""
+        ...
+
+
+@runtime_checkable
 class Prepared(Protocol):
     """A device that compiles kernels, which it can do before it launches one."""
 
-    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+    def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Have the code that a launch in blocks of this shape runs. Raises as ``launch`` does."""
         ...
 
@@ -178,9 +201,9 @@ class GpuDevice(Device, Protocol):
         *,
         shared_bytes: int = 0,
         stream: int = 0,
-        cooperative: bool = False,
+        together: Together = APART,
     ) -> None:
-        """Launch on a stream, as ``launch`` does without waiting; ``cooperative``: all blocks at once."""
+        """Launch on a stream, as ``launch`` does without waiting."""
         ...
 
     def memory_info(self) -> tuple[int, int]:

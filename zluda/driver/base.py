@@ -302,6 +302,12 @@ class Driver(Protocol):
         """
         ...
 
+    def take_output(self) -> tuple[str, str]:
+        """What kernels printed (``vprintf``) since the last time, as far as CUDA would have shown it by now,
+        and what is to be said of output that was lost; both empty where NVIDIA's driver prints by itself.
+        """
+        ...
+
     def close(self) -> None:
         """Free everything. The driver cannot be used afterwards; closing twice is harmless."""
         ...

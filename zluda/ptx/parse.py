@@ -101,6 +101,11 @@ class Module:
         """The ``.entry`` functions that have a body."""
         return tuple(self._entries)
 
+    def defines(self, name: str) -> bool:
+        """Whether a function of this name has a body here."""
+        extent = self._extents.get(name)
+        return extent is not None and extent.body is not None
+
     @property
     def variables(self) -> dict[str, Variable]:
         """Variables of module scope by name; those that do not parse are in :meth:`errors` instead."""

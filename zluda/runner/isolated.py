@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zluda.device.base import Dim3, Kernel, KernelParameter
+from zluda.compiler.services import PRINTING
+from zluda.device.base import APART, Dim3, Kernel, KernelParameter, Together
+from zluda.device.together import launch_attributes
 from zluda.driver import CudaError
+from zluda.driver.base import LaunchAttribute
 from zluda.errors import DeviceError, LaunchError
 from zluda.runner.near import Runner, start
 
@@ -69,6 +72,7 @@ class IsolatedDevice:
             runner.driver.emulated,
             runner.driver.numerics,
         )
+        self._prints = False
         self._driver.cuInit()
         self._device = self._driver.cuDeviceGet(0)
         self._driver.cuCtxSetCurrent(self._driver.cuDevicePrimaryCtxRetain(self._device))
@@ -96,15 +100,30 @@ class IsolatedDevice:
         fills[len(pattern)](address, int.from_bytes(pattern, "little"), count)
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> IsolatedCode:
+        self._prints |= any(name in module.source for name in PRINTING)
         return IsolatedCode(self._runner, module, globals_at)
 
+    def take_output(self) -> tuple[str, str]:
+        """Asked of the runner where a module that was loaded can print."""
+        return self._driver.take_output() if self._prints else ("", "")
+
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         if not isinstance(kernel, IsolatedKernel):
             raise LaunchError("loaded on another device", kernel=kernel.name)
         try:
-            self._driver.cuLaunchKernel(kernel.handle, grid, block, shared_bytes, 0, parameters)
+            attributes = [LaunchAttribute(*a) for a in launch_attributes(together)]
+            self._driver.cuLaunchKernel(
+                kernel.handle, grid, block, shared_bytes, 0, parameters, attributes=attributes
+            )
             self._driver.cuCtxSynchronize()
         except CudaError as error:
             self._driver.recover()  # as a device in this process goes on after a kernel that failed

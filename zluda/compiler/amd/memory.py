@@ -14,6 +14,7 @@ from zluda.compiler.amd.special import SpecialRegisters
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.ir import Value, constant, vector_type
 from zluda.compiler.layout import parameter_layout
+from zluda.compiler.stops import FAULT_CODES
 from zluda.compiler.target import Lanes, Refusal, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable
@@ -26,7 +27,14 @@ PARAMETERS = Value(CONSTANT, 1, "%parameters")
 """A kernel's packed parameter buffer: the explicit part of its kernarg segment."""
 
 REFUSAL = "zluda.refusal"
-"""A symbol of this compiler's own: four bytes of memory for the number of what stopped a launch, from 1."""
+"""A symbol of this compiler's own: four bytes of memory for the number of what stopped a launch, from 1.
+
+From :data:`STOPPED` on it is a kind of fault (``zluda.compiler.stops``), below that a refusal.
+"""
+
+STOPPED = 1 << 30
+_TOLD = frozenset({"brkpt", "call", "assert", "free"})
+_SURVIVED = frozenset({"assert", "free"})
 
 _SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "param": CONSTANT, "shared": SHARED, "local": STACK}
 _NARROW = (SHARED, STACK)
@@ -118,7 +126,21 @@ class MemoryOps(SpecialRegisters):
 
     def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
         """Note what cannot be done, for the device to name, and stop."""
-        number = f.unit.refusal_index(refusal) + 1
+        self._stop(f, f.unit.refusal_index(refusal) + 1)
+
+    def trap(self, f: FunctionCodegen, kind: str) -> None:
+        """The wave stops, and with it the launch; noted, for the device to name, unless it is a plain trap.
+
+        On a GPU whose runtime would end the process, what the device can tell afterwards only ends the wave.
+        """
+        if kind != "trap" and kind not in _TOLD:
+            raise UnsupportedError(kind)
+        if kind in (_SURVIVED if self.end_refused else _TOLD):
+            self._stop(f, STOPPED + FAULT_CODES[kind])
+        else:
+            f.b.call("llvm.trap", [])
+
+    def _stop(self, f: FunctionCodegen, number: int) -> None:
         cell = f.b.cast("inttoptr", _external(f, REFUSAL, 4), GLOBAL)
         f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
         f.b.call("llvm.amdgcn.endpgm" if self.end_refused else "llvm.trap", [])

@@ -14,13 +14,10 @@ from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.tensor_warp import linear
 from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import Lanes
-from zluda.errors import UnsupportedError
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-
-_TRAPS = ("trap", "brkpt", "call", "assert")
 
 
 def _quad_permutation(sources: Sequence[int]) -> int | None:
@@ -117,11 +114,3 @@ class WarpOps(BarrierOps):
         b.branch(head)
         b.label(done)
         return one(b.load("i32", total, align=4))
-
-    # --- traps -----------------------------------------------------------------------------------------
-
-    def trap(self, f: FunctionCodegen, kind: str) -> None:
-        """The wave stops, and with it the launch."""
-        if kind not in _TRAPS:
-            raise UnsupportedError(kind)
-        f.b.call("llvm.trap", [])

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, lowest_bit
-from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
 from zluda.compiler.layout import parameter_layout, round_up
+from zluda.compiler.stops import FAULT_CODES
 from zluda.compiler.target import WARP, Geometry, Lanes, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable

@@ -110,25 +110,3 @@ class Perturbation(ctypes.Structure):
 
 PERTURBATION = "zluda.perturbation"
 """The symbol by which code finds the device's :class:`Perturbation`."""
-
-FAULTS = {
-    1: "trap instruction executed (cudaErrorLaunchFailure)",
-    2: "breakpoint instruction executed",
-    3: "misaligned address",
-    4: "threads wait at barriers that can never complete",
-    6: "device-side assert triggered",
-    5: "call through an invalid function pointer",
-}
-"""Why a launch stopped, by :attr:`Job.fault`: what the program did."""
-
-FAULT_CODES = {
-    "trap": 1,
-    "brkpt": 2,
-    "misaligned": 3,
-    "deadlock": 4,
-    "call": 5,
-    "assert": 6,
-    "unsupported": 7,
-}
-"""``unsupported``: what this device cannot do. ``Job.fault_address`` is then an index into
-``CompiledKernel.refusals``."""

@@ -7,6 +7,7 @@ import importlib.resources
 import string
 
 from zluda.compiler.cpu import context
+from zluda.compiler.stops import FAULT_CODES
 
 EXPORTS = (
     "zluda_launch",
@@ -30,7 +31,7 @@ class _Template(string.Template):
 def runtime_ir() -> str:
     """LLVM IR of ``runtime.ll``."""
     values: dict[str, int] = {"BARRIERS": context.BARRIERS, "STACK_BYTES": context.STACK_BYTES}
-    values |= {f"FAULT.{name}": code for name, code in context.FAULT_CODES.items()}
+    values |= {f"FAULT.{name}": code for name, code in FAULT_CODES.items()}
     for record in (context.Context, context.Job, context.Fiber, context.Barrier):
         values[f"sizeof.{record.__name__}"] = ctypes.sizeof(record)
         values |= {f"{record.__name__}.{f[0]}": getattr(record, f[0]).offset for f in record._fields_}

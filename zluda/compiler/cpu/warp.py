@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.uniformity import polls
-from zluda.compiler.cpu.context import FAULT_CODES
 from zluda.compiler.cpu.special import context_pointer, warp_number
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
 from zluda.compiler.lower.warp import source_lane
+from zluda.compiler.stops import FAULT_CODES
 from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell

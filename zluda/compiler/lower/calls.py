@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from zluda.compiler.lower.table import lowers
+from zluda.compiler.services import STOPS
 from zluda.compiler.target import CallValue, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import (
@@ -22,8 +24,8 @@ from zluda.ptx.module import (
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
-_EXTERNAL_TRAPS = {"__assertfail": "assert"}
-"""Functions of the CUDA system that PTX may call without defining them, and that end the launch."""
+_DEVICE_LAUNCH = re.compile(r"cuda(Launch|GetParameterBuffer|DeviceSynchronize|StreamCreate|Graph)\w*")
+"""Functions of the device runtime (CUDA C++ Programming Guide, "CUDA Dynamic Parallelism")."""
 
 
 @lowers("call")
@@ -36,11 +38,12 @@ def call(f: FunctionCodegen, instruction: Instruction) -> None:
         _indirect(f, instruction, callee, results, values)
     elif callee.name in f.unit.functions:
         f.ops.call(f, callee.name, results, values)
-    elif callee.name in _EXTERNAL_TRAPS:
-        f.ops.trap(f, _EXTERNAL_TRAPS[callee.name])
+    elif callee.name in STOPS:
+        f.ops.trap(f, STOPS[callee.name])
     else:
-        what = f"call of {callee.name}, which the module does not define"
-        f.ops.refuse(f, Refusal(what, f.place(instruction)))
+        device_side = _DEVICE_LAUNCH.fullmatch(callee.name)
+        why = "device-side launch" if device_side else "which the module does not define"
+        f.ops.refuse(f, Refusal(f"call of {callee.name}, {why}", f.place(instruction)))
 
 
 def call_operands(

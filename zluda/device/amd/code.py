@@ -12,14 +12,17 @@ from typing import Generic, Protocol, TypeVar
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.linker import link
-from zluda.compiler.amd.memory import REFUSAL
+from zluda.compiler.amd.memory import REFUSAL, STOPPED
 from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.target import CompiledKernel
+from zluda.compiler.services import linked
+from zluda.compiler.stops import FAULTS
+from zluda.compiler.target import APART, CompiledKernel, Together
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.limits import required_block, thread_limit, validate
 from zluda.device.placement import VariableMemory, Variables
-from zluda.errors import Error, UnsupportedError
+from zluda.device.together import arrangement
+from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 K_co = TypeVar("K_co", covariant=True)
@@ -85,14 +88,23 @@ class RefusalCell:
             self._memory.write(self._address, bytes(4))
         return self._address
 
-    def take(self, compiled: CompiledKernel) -> UnsupportedError | None:
-        """What a launch came to that its code cannot do, if that is what stopped it; the cell is cleared."""
-        if self._address is None or not compiled.refusals:
+    def take(
+        self, compiled: CompiledKernel, failure: LaunchError | None = None
+    ) -> UnsupportedError | LaunchError | None:
+        """What stopped a launch, if its code has said so; the cell is cleared.
+
+        ``failure`` is what the device knows of it.
+        """
+        if self._address is None or REFUSAL not in compiled.symbols:
             return None
         number = int.from_bytes(self._memory.read(self._address, 4), "little")
         self._memory.write(self._address, bytes(4))
         if not number:
             return None
+        if number >= STOPPED:
+            # HIP does not say which block it was; a failure without one would be that of a refused launch.
+            block = failure.block if failure is not None else (0, 0, 0)
+            return LaunchError(FAULTS[number - STOPPED], kernel=compiled.name, block=block)
         refusal = compiled.refusals[number - 1]
         return UnsupportedError(refusal.what, refusal.where, began=True)
 
@@ -121,8 +133,9 @@ class AmdKernel(Generic[K]):
         self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
         self.max_threads_per_block = thread_limit(function.directives)
         self.required_block = required_block(function.directives)
+        self.directives = function.directives
         self._shared_bytes: int | None = None
-        self._loaded: tuple[CompiledKernel, LoadedCode[K]] | None = None
+        self._loaded: dict[Together, tuple[CompiledKernel, LoadedCode[K]]] = {}
 
     @property
     def shared_bytes(self) -> int:
@@ -133,9 +146,9 @@ class AmdKernel(Generic[K]):
             self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
         return self._shared_bytes
 
-    def load(self) -> tuple[CompiledKernel, K]:
+    def load(self, together: Together = APART) -> tuple[CompiledKernel, K]:
         """Compile, link against the module's variables, and load. Raises PtxError or UnsupportedError."""
-        if self._loaded is None:
+        if together not in self._loaded:
             device = self.code.device
             compiled = compile_kernel(
                 self.code.module,
@@ -146,22 +159,30 @@ class AmdKernel(Generic[K]):
                 numerics=device.numerics,
                 contract=device.contract,
                 end_refused=device.end_refused,
+                together=together,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)
-            self._loaded = compiled, device.load_code_object(linked, file=self.name)
-        compiled, code = self._loaded
+            self._loaded[together] = compiled, device.load_code_object(linked, file=self.name)
+        compiled, code = self._loaded[together]
         return compiled, code.kernel(compiled.entry)
 
     def dispatch(
-        self, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int, *, max_shared: int
+        self,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared_bytes: int,
+        *,
+        max_shared: int,
+        together: Together = APART,
     ) -> Dispatch[K]:
         """What a launch is to give the machine.
 
         Raises LaunchError for one that CUDA would refuse, and what :meth:`load` raises.
         """
         validate(self, grid, block, parameters, shared_bytes, max_shared=max_shared)
-        compiled, loaded = self.load()
+        compiled, loaded = self.load(arrangement(self, grid, together))
         block, parameters = dispatched(compiled, block, parameters)
         # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
@@ -174,9 +195,9 @@ class AmdKernel(Generic[K]):
 
     def unload(self) -> None:
         """Free the code object."""
-        if self._loaded is not None:
-            self._loaded[1].unload()
-            self._loaded = None
+        for _, code in self._loaded.values():
+            code.unload()
+        self._loaded.clear()
 
 
 def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes) -> tuple[Dim3, bytes]:
@@ -200,9 +221,9 @@ class AmdCode(Generic[K]):
     """Implements :class:`zluda.device.base.Code`."""
 
     def __init__(self, device: Loader[K], module: Module, globals_at: Mapping[str, int]) -> None:
-        self.device, self.module = device, module
+        self.device, self.module = device, linked(module)
         self.kernel_names = tuple(module.kernel_names)
-        self._variables = Variables(device.variables, module, globals_at)
+        self._variables = Variables(device.variables, self.module, globals_at)
         self._kernels: dict[str, AmdKernel[K]] = {}
 
     def kernel(self, name: str) -> AmdKernel[K]:

@@ -11,6 +11,7 @@ from zluda.driver.translated.code import CodeEntries
 from zluda.driver.translated.contexts import ContextEntries
 from zluda.driver.translated.launch import LaunchEntries
 from zluda.driver.translated.memory import MemoryEntries
+from zluda.driver.translated.services import ServiceEntries
 from zluda.driver.translated.state import State
 from zluda.driver.translated.streams import StreamEntries
 from zluda.errors import DeviceError
@@ -18,7 +19,9 @@ from zluda.errors import DeviceError
 __all__ = ["TranslatedDriver"]
 
 
-class TranslatedDriver(ContextEntries, CodeEntries, MemoryEntries, StreamEntries, LaunchEntries):
+class TranslatedDriver(
+    ContextEntries, CodeEntries, MemoryEntries, StreamEntries, LaunchEntries, ServiceEntries
+):
     """:class:`zluda.driver.Driver` over ``device``, which it owns: ``close()`` closes it."""
 
     places_globals = True

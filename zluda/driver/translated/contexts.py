@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from zluda.driver.errors import CudaError
+from zluda.driver.translated.services import check_output, flush
 from zluda.driver.translated.state import Context, State, entry
 
 DRIVER_VERSION = 13000  # CUDA 13.0: what the 13.x runtimes ask for at least
@@ -198,6 +199,7 @@ class ContextEntries:
     @entry()
     def cuCtxSynchronize(self) -> None:
         self._state.device.synchronize()
+        check_output(self._state)
 
     @entry()
     def cuCtxGetLimit(self, limit: int) -> int:
@@ -209,6 +211,9 @@ class ContextEntries:
     def cuCtxSetLimit(self, limit: int, value: int) -> None:
         if limit not in _LIMITS or not _LIMITS[limit][1]:
             raise CudaError("CUDA_ERROR_UNSUPPORTED_LIMIT", detail=f"limit {limit}")
+        if self._state.services.made(limit):
+            detail = f"limit {limit} was in use by a kernel that was launched"
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
         self._current().limits[limit] = value
 
     @entry()
@@ -260,7 +265,9 @@ def _destroy(state: State, context: int) -> None:
 
 def unload(state: State, handle: int) -> None:
     """Unload a module with its functions."""
+    flush(state)
     module = state.modules.remove(handle)
+    state.services.detach(module.code)
     for function in module.functions.values():
         state.functions.remove(function)
     module.code.unload()

@@ -14,6 +14,7 @@ from typing import TypeVar
 from zluda.driver.base import Bytes
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.contexts import total_memory
+from zluda.driver.translated.services import check_output
 from zluda.driver.translated.state import Allocation, State, entry
 from zluda.errors import DeviceError
 
@@ -118,6 +119,7 @@ class MemoryEntries:
     @entry()
     def cuMemcpyHtoD(self, destination: int, data: Bytes) -> None:
         self._write(destination, data)
+        check_output(self._state)
 
     @entry()
     def cuMemcpyHtoDAsync(self, destination: int, data: Bytes, stream: int) -> None:
@@ -126,7 +128,9 @@ class MemoryEntries:
 
     @entry()
     def cuMemcpyDtoH(self, source: int, size: int) -> bytes:
-        return self._read(source, size)
+        data = self._read(source, size)
+        check_output(self._state)
+        return data
 
     @entry()
     def cuMemcpyDtoHAsync(self, source: int, size: int, stream: int) -> bytes:
@@ -145,6 +149,7 @@ class MemoryEntries:
     @entry()
     def cuMemcpy(self, destination: int, source: int, size: int) -> None:
         self._copy(destination, source, size)
+        check_output(self._state)
 
     @entry()
     def cuMemcpyAsync(self, destination: int, source: int, size: int, stream: int) -> None:

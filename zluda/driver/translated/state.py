@@ -19,6 +19,7 @@ from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from zluda.device.base import Code, Device, GpuDevice
 from zluda.device.results import KERNEL_FAILURES
+from zluda.device.services import Services
 from zluda.driver.errors import CudaError
 
 T = TypeVar("T")
@@ -127,6 +128,9 @@ class State:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.gpu = device if isinstance(device, GpuDevice) else None
+        self.services = Services(device)
+        self.printed: list[str] = []  # by kernels, not yet asked for
+        self.print_complaint = ""
         self.closed = False
         self.initialised = False
         self.sticky: CudaError | None = None

@@ -11,6 +11,7 @@ import time
 
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.contexts import GREATEST_PRIORITY, LEAST_PRIORITY
+from zluda.driver.translated.services import check_output
 from zluda.driver.translated.state import PREDEFINED_STREAMS, Event, State, Stream, entry
 
 _NON_BLOCKING = 0x1  # CU_STREAM_NON_BLOCKING
@@ -53,6 +54,7 @@ class StreamEntries:
     @entry()
     def cuStreamSynchronize(self, stream: int) -> None:
         self._state.await_stream(stream)
+        check_output(self._state)
 
     @entry()
     def cuStreamQuery(self, stream: int) -> bool:
@@ -112,6 +114,7 @@ class StreamEntries:
         waited = self._state.events[event]
         if self._state.gpu is not None:
             self._state.gpu.streams.synchronize_event(waited.native)
+        check_output(self._state)
 
     @entry()
     def cuEventQuery(self, event: int) -> bool:

@@ -1,0 +1,57 @@
+"""What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``.
+
+PTX declares these ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them, ``make
+services``), put behind a module's own text, so that they are compiled like any other function, for every
+target. Each library has one *hidden variable*, an address in device memory that whoever loads the module
+fills in (``zluda/device/services.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from dataclasses import dataclass
+
+from zluda.ptx import Module, parse_module
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """PTX in ``file`` that defines ``functions`` over the table that ``variable`` points to."""
+
+    file: str
+    variable: str
+    functions: frozenset[str]
+
+
+OUTPUT, HEAP = "__zluda_printf", "__zluda_heap"
+
+PRINTING = frozenset({"vprintf", "__assertfail"})
+"""What a module that can print declares."""
+
+LIBRARIES = (
+    Library("output.ptx", OUTPUT, PRINTING),
+    Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
+)
+
+STOPS = {"__zluda_stop_assert": "assert", "__zluda_stop_free": "free"}
+"""Functions by which the libraries end a launch, and the kind of fault that is (``TargetOps.trap``)."""
+
+
+def linked(module: Module) -> Module:
+    """The module with the libraries that it declares functions of and does not define; itself for none."""
+    needed = [library for library in LIBRARIES if _needs(module, library)]
+    if not needed:
+        return module
+    text = "\n".join([module.source, *(_text(library.file) for library in needed)])
+    return parse_module(text, file=module.file)
+
+
+def _needs(module: Module, library: Library) -> bool:
+    declared = library.functions.intersection(module.function_names)
+    return bool(declared) and not any(module.defines(name) for name in declared)
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return importlib.resources.files(__package__).joinpath(file).read_text()

@@ -1,0 +1,26 @@
+"""Why a kernel stops itself: the kinds that ``TargetOps.trap`` knows, their numbers and words."""
+
+from __future__ import annotations
+
+FAULTS = {
+    1: "trap instruction executed (cudaErrorLaunchFailure)",
+    2: "breakpoint instruction executed",
+    3: "misaligned address",
+    4: "threads wait at barriers that can never complete",
+    5: "call through an invalid function pointer",
+    6: "device-side assert triggered",
+    8: "free() of what is no live allocation of malloc()",
+}
+"""What the program did, by the number of the fault."""
+
+FAULT_CODES = {
+    "trap": 1,
+    "brkpt": 2,
+    "misaligned": 3,
+    "deadlock": 4,
+    "call": 5,
+    "assert": 6,
+    "unsupported": 7,
+    "free": 8,
+}
+"""``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""
