@@ -17,11 +17,10 @@ from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.services import linked
 from zluda.compiler.stops import FAULTS
-from zluda.compiler.target import APART, CompiledKernel, Together
+from zluda.compiler.target import CompiledKernel
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.limits import required_block, thread_limit, validate
 from zluda.device.placement import VariableMemory, Variables
-from zluda.device.together import arrangement
 from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -133,9 +132,8 @@ class AmdKernel(Generic[K]):
         self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
         self.max_threads_per_block = thread_limit(function.directives)
         self.required_block = required_block(function.directives)
-        self.directives = function.directives
         self._shared_bytes: int | None = None
-        self._loaded: dict[Together, tuple[CompiledKernel, LoadedCode[K]]] = {}
+        self._loaded: tuple[CompiledKernel, LoadedCode[K]] | None = None
 
     @property
     def shared_bytes(self) -> int:
@@ -146,9 +144,9 @@ class AmdKernel(Generic[K]):
             self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
         return self._shared_bytes
 
-    def load(self, together: Together = APART) -> tuple[CompiledKernel, K]:
+    def load(self) -> tuple[CompiledKernel, K]:
         """Compile, link against the module's variables, and load. Raises PtxError or UnsupportedError."""
-        if together not in self._loaded:
+        if self._loaded is None:
             device = self.code.device
             compiled = compile_kernel(
                 self.code.module,
@@ -159,30 +157,22 @@ class AmdKernel(Generic[K]):
                 numerics=device.numerics,
                 contract=device.contract,
                 end_refused=device.end_refused,
-                together=together,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)
-            self._loaded[together] = compiled, device.load_code_object(linked, file=self.name)
-        compiled, code = self._loaded[together]
+            self._loaded = compiled, device.load_code_object(linked, file=self.name)
+        compiled, code = self._loaded
         return compiled, code.kernel(compiled.entry)
 
     def dispatch(
-        self,
-        grid: Dim3,
-        block: Dim3,
-        parameters: bytes,
-        shared_bytes: int,
-        *,
-        max_shared: int,
-        together: Together = APART,
+        self, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int, *, max_shared: int
     ) -> Dispatch[K]:
         """What a launch is to give the machine.
 
         Raises LaunchError for one that CUDA would refuse, and what :meth:`load` raises.
         """
         validate(self, grid, block, parameters, shared_bytes, max_shared=max_shared)
-        compiled, loaded = self.load(arrangement(self, grid, together))
+        compiled, loaded = self.load()
         block, parameters = dispatched(compiled, block, parameters)
         # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
@@ -195,9 +185,9 @@ class AmdKernel(Generic[K]):
 
     def unload(self) -> None:
         """Free the code object."""
-        for _, code in self._loaded.values():
-            code.unload()
-        self._loaded.clear()
+        if self._loaded is not None:
+            self._loaded[1].unload()
+            self._loaded = None
 
 
 def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes) -> tuple[Dim3, bytes]:
