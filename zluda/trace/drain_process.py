@@ -1,6 +1,6 @@
 """The recorder process: drains one recorded process's rings into its trace.
 
-Started by the session as ``python -m zluda.trace.drain_process TRACE CONTROL_FD``. The control page's lock
+Started by the session as ``drain_process TRACE CONTROL_FD``. The control page's lock
 comes with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap":
 [kind, text, count]}``, ``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish``
 means that the session died: draining goes on until the agent has left the application. The last line on
@@ -145,7 +145,3 @@ def main() -> None:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(2)
     print(json.dumps(summary), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,9 @@
 """Starting the application and holding it at its first instruction, so that the agent can get in.
 
-The application is our own child: its exit status is ours to wait for, its standard streams are ours, and
-what `exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its entry
-point is reached; there a jump-to-itself takes the place of the first two bytes and tracing ends, so that
-Frida can attach. Writing the two bytes back lets it go.
+Done by the process that is the application's parent (parent.py): its exit status is that process's to wait
+for, and what `exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its
+entry point is reached; there a jump-to-itself takes the place of the first two bytes and tracing ends, so
+that Frida can attach. Writing the two bytes back lets it go.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _BREAKPOINT = b"\xcc"
 
 
 class HeldProcess:
-    """A child process that waits at its entry point until :meth:`release`."""
+    """A child process that waits at its entry point until ``original``'s first two bytes are put back."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Start ``command``. Raises :class:`zluda.Error` in one line where that cannot be done."""
         self.command = list(command)
         try:
-            self._process = subprocess.Popen(self.command, preexec_fn=_trace_me)
+            self._process = subprocess.Popen(self.command, preexec_fn=_trace_me, close_fds=False)
         except FileNotFoundError:
             there = os.path.exists(self.command[0])
             what = "its interpreter (the first line) does not exist" if there else "no such program"
@@ -48,7 +48,7 @@ class HeldProcess:
             raise Error(_NOT_PERMITTED) from None
         self.pid = self._process.pid
         try:
-            self._entry, self._original = self._hold()
+            self.entry, self.original = self._hold()
         except BaseException:
             self._process.kill()
             self._process.wait()
@@ -76,29 +76,19 @@ class HeldProcess:
                 return
             _ptrace(_PTRACE_CONT, self.pid, 0, os.WSTOPSIG(status))
 
-    def release(self) -> None:
-        """Let the application run."""
-        with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(self._entry)
-            memory.write(self._original[:2])
-
     def wait(self) -> int:
         """Its exit status, 128 + N where signal N ended it."""
-        # Not `waitpid` before it has ended: that would take the stops that Frida, tracing it, waits for.
         _wait_for_end(self.pid)
-        status = self._process.wait()
+        status = _status(self._process)
         return 128 - status if status < 0 else status
-
-    def kill(self) -> None:
-        """End it, because it cannot be recorded."""
-        self._process.kill()
-        self._process.wait()
 
 
 _NOT_PERMITTED = (
     "ptrace is not permitted here, so programs cannot be recorded; in a container add --cap-add=SYS_PTRACE, "
     "else set /proc/sys/kernel/yama/ptrace_scope to 1 or 0"
 )
+
+_FRIDAS_SECONDS = 2.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
@@ -118,6 +108,23 @@ def _wait_for_end(pid: int) -> None:
         poll.poll()
     finally:
         os.close(descriptor)
+
+
+def _status(process: subprocess.Popen[bytes]) -> int:
+    """How a process that has ended did, as :class:`subprocess.Popen` says it.
+
+    While Frida traces it the kernel gives its status to Frida first; should that never fetch it, `proc(5)`
+    knows.
+    """
+    deadline = time.monotonic() + _FRIDAS_SECONDS
+    while time.monotonic() < deadline:
+        status = process.poll()
+        if status is not None:
+            return status
+        time.sleep(0.01)
+    with open(f"/proc/{process.pid}/stat") as file:
+        code = int(file.read().split()[-1])
+    return os.waitstatus_to_exitcode(code)
 
 
 def _state(pid: int) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from zluda.errors import Error
 from zluda.trace import spec
+from zluda.trace.own_process import command_line
 from zluda.tracefile.drain import FUNCTIONS_FILE
 from zluda.tracefile.ring import Control, rings_directory
 from zluda.tracefile.schema import check_replaceable
@@ -45,7 +45,7 @@ class Recording:
         self._control["HEARTBEAT_NS"] = time.monotonic_ns()
         descriptor = self._control.fileno()
         self._drain = subprocess.Popen(
-            [sys.executable, "-m", "zluda.trace.drain_process", str(self.trace), str(descriptor)],
+            command_line("zluda.trace.drain_process", str(self.trace), str(descriptor)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(descriptor,),

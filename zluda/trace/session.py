@@ -18,7 +18,7 @@ from typing import Any
 from zluda import __version__
 from zluda.errors import DeviceError, Error
 from zluda.trace import spec
-from zluda.trace.hold import HeldProcess
+from zluda.trace.application import Application
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
@@ -73,7 +73,7 @@ def record(
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
     frida = _import_frida()
     _check_place(Path(output))
-    process = HeldProcess(command)
+    process = Application(command)
     options = _Options(capture, ring_bytes, progress_seconds)
     session = _Session(frida, list(command), Path(output), options, note or (lambda text: None))
     started = time.monotonic()

@@ -44,6 +44,15 @@ SPECIALS = [
     "set_2_async",
     "set_4",
     "set_4_async",
+    "copy_box",
+    "copy_h2a",
+    "copy_d2a",
+    "copy_a2a",
+    "copy_a2d",
+    "copy_a2h",
+    "set_flat_1",
+    "set_flat_2",
+    "set_flat_4",
     "opaque_write",
     "allocate",
     "allocate_pitch",
@@ -61,9 +70,23 @@ SPECIALS = [
     "begin_capture",
     "end_capture",
     "proc_address",
+    "create_array",
+    "create_array_3d",
+    "create_mipmapped",
+    "get_level",
+    "free_array",
+    "create_texture",
+    "free_texture",
+    "create_surface",
+    "free_surface",
+    "bind_array",
+    "bind_address",
+    "bind_flat",
 ]
 
-C_FILES = ("state", "ring", "launch", "allocations", "capture", "modules", "special", "hooks")
+C_FILES = (
+    *("state", "ring", "launch", "allocations", "arrays", "capture", "copies", "modules", "special", "hooks"),
+)
 """The agent's C code, each file after those it uses."""
 
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4

@@ -13,7 +13,9 @@ enum
   PAGE_OPAQUE     /* as KNOWN, but something wrote it since that the record does not have */
 };
 
-enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL };
+enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL, MEMORY_ARRAY };
+
+struct array;
 
 struct allocation
 {
@@ -23,6 +25,7 @@ struct allocation
   u64 * digest;                 /* two words a page */
   u64 * target;                 /* addresses found in the contents */
   volatile u32 looking;         /* one thread at a time looks at the contents */
+  struct array * array;         /* of an array: its shape; such are in a table of their own */
 };
 
 /* --- the table of live allocations ------------------------------------------------------------------ */
@@ -53,6 +56,7 @@ release_locked (struct allocation * allocation)
   g_free (allocation->known);
   g_free (allocation->digest);
   g_free (allocation->target);
+  g_free (allocation->array);
   g_free (allocation);
 }
 
@@ -93,15 +97,11 @@ find_allocation (u64 address)
   return found;
 }
 
-static void
-add_allocation (u64 base, u64 size, u32 kind, u64 owner)
+static struct allocation *
+make_allocation (u64 base, u64 size, u32 kind, u64 owner)
 {
-  struct allocation * allocation;
-  u32 index, i;
+  struct allocation * allocation = g_malloc0 (sizeof (struct allocation));
 
-  if (base == 0 || size == 0)
-    return;
-  allocation = g_malloc0 (sizeof (struct allocation));
   allocation->base = base;
   allocation->size = size;
   allocation->kind = kind;
@@ -110,7 +110,18 @@ add_allocation (u64 base, u64 size, u32 kind, u64 owner)
   allocation->pages = (u32) ((size + PAGE_BYTES - 1) / PAGE_BYTES);
   allocation->known = g_malloc0 (allocation->pages);
   allocation->digest = g_malloc0 (16ULL * allocation->pages);
+  return allocation;
+}
 
+static void
+add_allocation (u64 base, u64 size, u32 kind, u64 owner)
+{
+  struct allocation * allocation;
+  u32 index, i;
+
+  if (base == 0 || size == 0)
+    return;
+  allocation = make_allocation (base, size, kind, owner);
   lock ();
   /* What overlaps is gone without our notice: with its context, or by a call that is not understood. */
   index = allocations_above (base);
@@ -205,6 +216,8 @@ distrust (struct allocation * allocation)
       allocation->known[page] = PAGE_UNKNOWN;
 }
 
+static void distrust_arrays (void);
+
 static void
 distrust_all (void)
 {
@@ -214,4 +227,5 @@ distrust_all (void)
   for (index = 0; index != state.allocation_count; index++)
     distrust (state.allocations[index]);
   unlock ();
+  distrust_arrays ();
 }

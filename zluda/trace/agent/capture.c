@@ -34,9 +34,9 @@ private_stream (struct thread * self)
   return stream;
 }
 
-/* Copy device memory into this thread's staging buffer; 0 on success, else the driver's error. */
+/* Copy bytes of an allocation into this thread's staging buffer; 0 on success, else the driver's error. */
 static u32
-read_pages (struct thread * self, u64 address, u64 size)
+read_pages (struct thread * self, struct allocation * allocation, u64 offset, u64 size)
 {
   u64 stream = private_stream (self), result;
 
@@ -44,7 +44,11 @@ read_pages (struct thread * self, u64 address, u64 size)
     return CUDA_ERROR_INVALID_CONTEXT;
   if (self->staging == NULL)
     self->staging = g_malloc (STAGING_PAGES * PAGE_BYTES);
-  result = state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging, address, size, stream) & 0xffffffff;
+  if (allocation->array != NULL)
+    result = read_array (allocation, offset, size, self->staging, stream);
+  else
+    result = state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging, allocation->base + offset, size, stream)
+        & 0xffffffff;
   if (result == 0)
     result = state.driver.cuStreamSynchronize (stream, 0, 0, 0) & 0xffffffff;
   return (u32) result;
@@ -63,12 +67,30 @@ write_page (struct call * call, u64 time, struct allocation * allocation, u64 of
   commit (call->thread, record, KIND_PAGE, call->sequence, time, phase, length, allocation->base);
 }
 
-/* Addresses of live allocations among the aligned words of `data`, added to the allocation's targets. */
+static void
+add_target (struct allocation * allocation, u64 base)
+{
+  u32 target;
+
+  for (target = 0; target != allocation->targets && allocation->target[target] != base; target++)
+    ;
+  if (target != allocation->targets || target == MAX_REACHED)
+    return;
+  if (allocation->targets == allocation->target_room)
+  {
+    allocation->target_room = allocation->target_room * 2 + 8;
+    allocation->target = g_realloc (allocation->target, 8ULL * allocation->target_room);
+  }
+  allocation->target[allocation->targets++] = base;
+}
+
+/* Addresses of live allocations among the aligned words of `data`, and what live objects named there reach, added
+ * to the allocation's targets. */
 static void
 scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
 {
-  u64 low, high, index;
-  u32 target;
+  u64 low, high, index, named[MAX_NAMED];
+  u32 count;
 
   lock ();
   low = high = 0;
@@ -84,20 +106,14 @@ scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
     u64 word = *(const u64 *) (data + index);
     struct allocation * found;
 
+    if (word != 0)
+      for (count = targets_of (word, named, MAX_NAMED); count != 0;)
+        add_target (allocation, named[--count]);
     if (word < low || word >= high || (found = find_allocation (word)) == NULL)
       continue;
     word = found->base;
     release (found);
-    for (target = 0; target != allocation->targets && allocation->target[target] != word; target++)
-      ;
-    if (target != allocation->targets || target == MAX_REACHED)
-      continue;
-    if (allocation->targets == allocation->target_room)
-    {
-      allocation->target_room = allocation->target_room * 2 + 8;
-      allocation->target = g_realloc (allocation->target, 8ULL * allocation->target_room);
-    }
-    allocation->target[allocation->targets++] = word;
+    add_target (allocation, word);
   }
 }
 
@@ -174,7 +190,7 @@ look_at_page (struct call * call, u64 time, struct allocation * allocation, u32 
   old[0] = new_digest[0];
   old[1] = new_digest[1];
   allocation->known[page] = PAGE_KNOWN;
-  if (allocation->size < NESTED_LIMIT)
+  if (allocation->size < NESTED_LIMIT && allocation->array == NULL)
     scan_for_targets (allocation, data, size);
 }
 
@@ -196,7 +212,7 @@ look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32
     for (run = 1; run < STAGING_PAGES && page + run <= last && wants_page (allocation, page + run, phase); run++)
       ;
     bytes = (u64) (run - 1) * PAGE_BYTES + page_size (allocation, page + run - 1);
-    error = read_pages (call->thread, allocation->base + (u64) page * PAGE_BYTES, bytes);
+    error = read_pages (call->thread, allocation, (u64) page * PAGE_BYTES, bytes);
     if (error != 0)
       return error;
     for (i = 0; i != run; i++)
@@ -276,6 +292,22 @@ reach (struct thread * self, struct allocation * allocation)
     self->reached[self->reached_count++] = allocation;
 }
 
+/* What the objects of a handle reach, or (handle 0) all references. */
+static void
+reach_objects (struct thread * self, u64 handle)
+{
+  u64 target[MAX_REFERENCES];
+  u32 count = targets_of (handle, target, handle != 0 ? MAX_NAMED : MAX_REFERENCES);
+
+  while (count != 0)
+  {
+    struct allocation * found = find_target (target[--count]);
+
+    if (found != NULL)
+      reach (self, found);
+  }
+}
+
 /* The rule of zluda/tracefile/reachability.py: aligned words of the parameters, the module's globals, and,
  * one level deep, aligned words of small allocations. Fills `reached`, with a reference each. */
 static void
@@ -286,11 +318,15 @@ find_reached (struct call * call)
 
   for (index = 0; index + 8 <= call->packed_size; index += 8)
   {
-    struct allocation * found = find_allocation (*(const u64 *) (call->packed + index));
+    u64 word = *(const u64 *) (call->packed + index);
+    struct allocation * found = find_allocation (word);
 
     if (found != NULL)
       reach (self, found);
+    else if (word != 0)
+      reach_objects (self, word);
   }
+  reach_objects (self, 0);
   if (call->layout != NULL && call->layout->owner != 0)
   {
     struct allocation * found[MAX_REACHED];
@@ -316,7 +352,7 @@ find_reached (struct call * call)
     begin_looking (from);
     for (target = 0; target != from->targets; target++)
     {
-      struct allocation * found = find_allocation (from->target[target]);
+      struct allocation * found = find_target (from->target[target]);
 
       if (found != NULL)
         reach (self, found);
@@ -350,6 +386,11 @@ look_at_reached (struct call * call, u64 time, u32 phase)
     begin_looking (allocation);
     if (phase == PHASE_BEFORE && allocation->kind == MEMORY_MANAGED)
       distrust (allocation); /* the host writes it without a call */
+    if (phase == PHASE_AFTER && allocation->array != NULL && !(allocation->array->flags & ARRAY_SURFACE))
+    {
+      end_looking (allocation); /* no kernel can write it */
+      continue;
+    }
     if (phase == PHASE_AFTER)
       allocation->targets = 0;
     error = look_at_pages (call, time, allocation, 0, allocation->pages - 1, phase);
@@ -399,22 +440,45 @@ capture_after_launch (struct call * call, u64 time)
   return whole;
 }
 
-/* Put on record what a copy on the device wrote at [address, address + size). */
+/* Put on record what bytes [start, start + size) of an allocation hold after a call that wrote them. */
 static void
-capture_range (struct call * call, u64 time, u64 address, u64 size)
+look_at_span (struct call * call, u64 time, struct allocation * allocation, u64 start, u64 size)
 {
-  struct allocation * allocation = find_allocation (address);
-  u64 start;
   u32 error;
 
-  if (allocation == NULL)
-    return;
-  start = address - allocation->base;
+  if (size > allocation->size - start)
+    size = allocation->size - start;
   begin_looking (allocation);
   error = look_at_pages (call, time, allocation, (u32) (start / PAGE_BYTES),
                          (u32) ((start + size - 1) / PAGE_BYTES), PHASE_AFTER);
   end_looking (allocation);
   if (error != 0)
     write_error_gap (call, time, "the copy's destination could not be read: CUresult ", error);
+}
+
+/* The same of a copy of rows: all of its pages go to the record, changed or not, as it is the only one to tell what
+ * the rows held. */
+static void
+capture_span (struct call * call, u64 time, struct allocation * allocation, u64 start, u64 size)
+{
+  u64 page;
+
+  if (start >= allocation->size)
+    return;
+  for (page = start / PAGE_BYTES; page < allocation->pages && page * PAGE_BYTES < start + size; page++)
+    if (allocation->known[page] != PAGE_UNKNOWN)
+      allocation->known[page] = PAGE_STALE;
+  look_at_span (call, time, allocation, start, size);
+}
+
+/* Put on record what a copy on the device wrote at [address, address + size). */
+static void
+capture_range (struct call * call, u64 time, u64 address, u64 size)
+{
+  struct allocation * allocation = find_allocation (address);
+
+  if (allocation == NULL)
+    return;
+  look_at_span (call, time, allocation, address - allocation->base, size);
   release (allocation);
 }

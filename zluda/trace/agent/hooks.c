@@ -117,6 +117,7 @@ enter (GumInvocationContext * context)
   call->packed_size = call->flags = 0;
   call->layout = NULL;
   call->freed = NULL;
+  call->freed_target = 0;
   for (index = 0; index != function->parameters; index++)
   {
     const struct parameter * parameter = &function->parameter[index];

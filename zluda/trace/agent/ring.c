@@ -189,7 +189,8 @@ struct call
   u32 packed_size;
   u32 flags;                          /* LEAVE_, CALL_ */
   u32 to_host, from_host;             /* of cuMemcpy, which goes by the pointers */
-  struct allocation * freed;          /* taken out of the table when cuMemFree was entered */
+  struct allocation * freed;          /* taken out of the table when cuMemFree or cuArrayDestroy was entered */
+  u64 freed_target;                   /* of an object taken out likewise */
   u8 packed_room[256];
 };
 

@@ -46,17 +46,6 @@ write_attributes (struct call * call)
               *(const u8 **) (config + CONFIG_ATTRIBUTES), (u64) count * ATTRIBUTE_BYTES);
 }
 
-/* CU_MEMORYTYPE of a pointer; plain host memory is unknown to the driver. */
-static u32
-memory_type (u64 pointer)
-{
-  u32 type = 0;
-
-  if (state.driver.cuPointerGetAttribute ((u64) &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer, 0) & 0xffffffff)
-    return CU_MEMORYTYPE_HOST;
-  return type == CU_MEMORYTYPE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-}
-
 /* cuMemcpy: what it is depends on the pointers; parameters are destination, source, size. */
 static void
 enter_unified_copy (struct call * call)
@@ -88,6 +77,22 @@ enter_special (struct call * call)
     case SPECIAL_FREE:
       /* Taken out before: once it is free another thread may get the address. */
       call->freed = take_allocation (call->word[0]);
+      break;
+    case SPECIAL_FREE_ARRAY:
+      call->freed = take_array (call->word[0]);
+      break;
+    case SPECIAL_FREE_TEXTURE:
+      call->freed_target = take_object (call->word[0], OBJECT_TEXTURE);
+      break;
+    case SPECIAL_FREE_SURFACE:
+      call->freed_target = take_object (call->word[0], OBJECT_SURFACE);
+      break;
+    case SPECIAL_COPY_BOX:
+      enter_box_copy (call);
+      break;
+    case SPECIAL_COPY_H2A:
+      if (!state.outputs)
+        write_data (call, call->start, 2, DIRECTION_IN, 0, (void *) call->word[2], call->word[3]);
       break;
     default:
       break;
@@ -224,10 +229,59 @@ leave_special (struct call * call)
       break;
     case SPECIAL_OPAQUE_WRITE:
       if (state.outputs)
-      {
-        wait_for_stream (call, call->end, call->stream);
-        distrust_all ();
-      }
+        leave_unknown_write (call);
+      break;
+    case SPECIAL_COPY_BOX:
+      leave_box_copy (call);
+      break;
+    case SPECIAL_COPY_H2A:
+    case SPECIAL_COPY_D2A:
+      leave_array_write (call, word[0], word[1], word[3]);
+      break;
+    case SPECIAL_COPY_A2A:
+      leave_array_write (call, word[0], word[1], word[4]);
+      break;
+    case SPECIAL_COPY_A2D:
+      leave_device_copy (call, word[0], word[3]);
+      break;
+    case SPECIAL_COPY_A2H:
+      leave_delivery (call, 0, word[3]);
+      break;
+    case SPECIAL_SET_FLAT_1:
+      leave_flat_fill (call, 1);
+      break;
+    case SPECIAL_SET_FLAT_2:
+      leave_flat_fill (call, 2);
+      break;
+    case SPECIAL_SET_FLAT_4:
+      leave_flat_fill (call, 4);
+      break;
+    case SPECIAL_CREATE_ARRAY:
+      leave_create_array (call, CREATE_2D);
+      break;
+    case SPECIAL_CREATE_ARRAY_3D:
+      leave_create_array (call, CREATE_3D);
+      break;
+    case SPECIAL_CREATE_MIPMAPPED:
+      leave_create_array (call, CREATE_MIPMAPPED);
+      break;
+    case SPECIAL_GET_LEVEL:
+      leave_get_level (call);
+      break;
+    case SPECIAL_CREATE_TEXTURE:
+      leave_create_object (call, OBJECT_TEXTURE);
+      break;
+    case SPECIAL_CREATE_SURFACE:
+      leave_create_object (call, OBJECT_SURFACE);
+      break;
+    case SPECIAL_BIND_ARRAY:
+      add_object (word[0], OBJECT_REFERENCE, array_number (word[1]));
+      break;
+    case SPECIAL_BIND_ADDRESS:
+      add_object (word[1], OBJECT_REFERENCE, word[2]);
+      break;
+    case SPECIAL_BIND_FLAT:
+      add_object (word[0], OBJECT_REFERENCE, word[2]);
       break;
     case SPECIAL_INITIALIZE:
       describe_devices (call);
@@ -246,6 +300,7 @@ leave_special (struct call * call)
     case SPECIAL_CONTEXT_DESTROY:
       atomic_add (&state.contexts_ended, 1);
       remove_allocations_of (word[0]);
+      remove_arrays_of (word[0]);
       break;
     case SPECIAL_BEGIN_CAPTURE:
       atomic_add (&state.captures, 1);
@@ -263,6 +318,16 @@ leave_failed (struct call * call)
 {
   struct allocation * freed = call->freed;
 
-  if (freed != NULL) /* it was not freed after all; what is known of it is asked for anew */
+  if (call->freed_target != 0)
+    add_object (call->word[0], call->function->special == SPECIAL_FREE_SURFACE ? OBJECT_SURFACE : OBJECT_TEXTURE,
+                call->freed_target);
+  if (freed == NULL)
+    return;
+  if (freed->array != NULL)
+  {
+    keep_array (freed);
+    call->freed = NULL;
+  }
+  else /* it was not freed after all; what is known of it is asked for anew */
     add_allocation (freed->base, freed->size, freed->kind, freed->owner);
 }

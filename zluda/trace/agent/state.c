@@ -50,7 +50,7 @@ extern int kill (int pid, int signal);
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
-  X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute)
+  X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel)
 
 /* All take integers and pointers only, so one type serves: the ABI passes them alike. */
 typedef u64 (* entry) (u64, u64, u64, u64);
@@ -111,6 +111,7 @@ struct thread
 };
 
 struct pending;
+struct object;
 
 struct state
 {
@@ -123,6 +124,11 @@ struct state
   volatile u32 lock;             /* guards the tables below; never held across a driver call */
   struct allocation ** allocations;
   u32 allocation_count, allocation_room;
+  struct allocation ** arrays;
+  u32 array_count, array_room;
+  volatile u64 array_space;      /* numbers given out in place of addresses */
+  struct object * objects;
+  u32 object_count, object_room;
   struct layout ** layouts;      /* open addressing by handle */
   volatile u64 generation;       /* of kernel handles: an unload may free any of them */
   volatile u64 contexts_ended;   /* private streams may have ended with one of them */
