@@ -56,7 +56,6 @@ _STATEMENT = re.compile(
 _OPERANDS_AT, _LABEL_AT, _LOC_AT, _INLINED_AT, _DIRECTIVE_AT, _PUNCTUATION_AT = 4, 5, 8, 12, 14, 15
 _BRACKETED = re.compile(r"[{(]|\[[^\],]*,")
 _BRACE_OR_COLON = re.compile(r"[{}:]")
-_LAST_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*\Z")
 _REGISTER = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:<\s*(\d+)\s*>)?\s*")
 _REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?")
 
@@ -76,6 +75,7 @@ class BodyParser:
         self.pragmas: list[Pragma] = []
         self._line, self._line_start = 1, 0
         self._label: tuple[str, int] | None = None
+        self._labels: dict[int, dict[str, None]] = {}
 
     def parse(self, start: int, body: int | None, end: int) -> Function:
         """The function whose header starts at ``start``; its body lies in [body, end), or there is none."""
@@ -120,7 +120,8 @@ class BodyParser:
     def _statements(self, start: int, end: int) -> None:
         place = self.source.location(start)
         self._line, self._line_start = place.line, start - place.column + 1
-        self._declare_labels(start, end)
+        self._find_labels(start, end)
+        self._declare_labels(start)
         position = start
         code = self.source.code
         instruction = self._instruction
@@ -131,7 +132,7 @@ class BodyParser:
             if match.lastindex == _OPERANDS_AT:
                 instruction(match)
             else:
-                self._other(match, end)
+                self._other(match)
         position = self.source.skip_blank(position)
         if position < end:
             raise self._no_statement(position, end)
@@ -148,7 +149,7 @@ class BodyParser:
             return self.source.error(position, "statement without ';'", line, "';' at its end")
         return self.source.error(position, "not a statement", line, "an instruction, a label or a directive")
 
-    def _other(self, match: re.Match[str], end: int) -> None:
+    def _other(self, match: re.Match[str]) -> None:
         kind = match.lastindex
         if kind == _LABEL_AT:
             self._flush_label()
@@ -160,42 +161,49 @@ class BodyParser:
         elif match.group(_PUNCTUATION_AT) == "{":
             self._flush_label()
             self.scope = Scope(self.names, self.scope)
-            self._declare_labels(match.end(), end)
+            self._declare_labels(match.end())
         elif match.group(_PUNCTUATION_AT) == "}":
             self._flush_label()
             if self.scope.parent is None:
                 raise self.source.error(match.start(_PUNCTUATION_AT), "'}' without '{'", "}")
             self.scope = self.scope.parent
 
-    def _declare_labels(self, start: int, end: int) -> None:
-        """Labels of the block that starts here: branches may come before them."""
+    def _find_labels(self, start: int, end: int) -> None:
+        """Labels of all blocks, by where a block's contents start: branches may come before them."""
         code = self.source.code
-        close = code.find("}", start, end)
-        if code.find(":", start, close if close >= 0 else end) < 0 and "{" not in code[start:close]:
+        if code.find(":", start, end) < 0:
             return
-        depth = 0
-        seen: set[str] = set()
+        blocks = [start]
         for match in _BRACE_OR_COLON.finditer(code, start, end):
             at = match.start()
-            if code[at] != ":":
-                depth += 1 if code[at] == "{" else -1
-                if depth < 0:
+            if code[at] == "{":
+                blocks.append(at + 1)
+            elif code[at] == "}":
+                blocks.pop()
+                if not blocks:
                     return
-            elif depth == 0 and code[at - 1] != ":" and code[at + 1 : at + 2] != ":":
-                self._declare_label(at, start, seen)
+            elif code[at - 1] != ":" and code[at + 1 : at + 2] != ":":
+                self._find_label(at, blocks[-1])
 
-    def _declare_label(self, colon: int, start: int, seen: set[str]) -> None:
-        """The name before a colon, if it begins a statement."""
-        line = max(start, self.source.code.rfind("\n", start, colon) + 1)
-        name = _LAST_NAME.search(self.source.code, line, colon) or _LAST_NAME.search(
-            self.source.code, max(start, colon - 400), colon
-        )
-        if name is None:
+    def _find_label(self, colon: int, block: int) -> None:
+        """The name before a colon, if there is one."""
+        code, last = self.source.code, colon
+        while last > block and code[last - 1].isspace():
+            last -= 1
+        first = last
+        while first > block and (code[first - 1].isalnum() or code[first - 1] in "_$%"):
+            first -= 1
+        name = code[first:last]
+        if not name or name[0].isdecimal():
             return
-        if name.group(1) in seen:
-            raise self.source.error(name.start(1), "label declared twice", name.group(1))
-        seen.add(name.group(1))
-        self.scope.declare_label(name.group(1))
+        names = self._labels.setdefault(block, {})
+        if name in names:
+            raise self.source.error(first, "label declared twice", name)
+        names[name] = None
+
+    def _declare_labels(self, start: int) -> None:
+        for name in self._labels.get(start, ()):
+            self.scope.declare_label(name)
 
     def _flush_label(self) -> None:
         if self._label is not None:
