@@ -78,7 +78,7 @@ class _Writer:
                 f".visible .entry k({_PARAMETERS}) {{",
                 *self.declared,
                 *self.nodes(self.program.body, "%m"),
-                "ret; }",
+                "ret;\n}",
             ]
         )
 

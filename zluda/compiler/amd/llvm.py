@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from zluda.compiler.amd.faults import fence_products, may_fuse
+from zluda.compiler.amd.faults import fence, may_need_fences
 from zluda.compiler.amd.targets import target_id
 from zluda.errors import Error
 
@@ -77,8 +77,8 @@ def emit(text: str, options: Options) -> bytes:
     """Compile IR text. An error here is a fault of this compiler."""
     machine = _machine(options.target, options.wave_size, options.level)
     module = _optimised(text, machine, options.level)
-    if options.kind == "llvm" or may_fuse(text):
-        text = fence_products(str(module))
+    if options.kind == "llvm" or may_need_fences(text):
+        text = fence(str(module))
         if options.kind == "llvm":
             return text.encode()
         module = _parse(text)

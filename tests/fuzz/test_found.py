@@ -1,0 +1,56 @@
+"""Faults that fuzzing found, each as small as it could be cut down."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+import zluda
+from zluda.ptx import parse_module
+
+DEVICES = ("cpu", "gfx1030", "gfx90a")
+HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n"
+
+
+def words(device: str, body: str, given: list[int], *, threads: int = 1) -> list[int]:
+    """The 32-bit words that threads leave at ``[%p]``; each found its own of ``given`` there."""
+    text = f"""{HEAD}.visible .entry k(.param .u64 p) {{
+        .reg .b64 %p, %l<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b16 %h<9>; .reg .pred %q<9>;
+        ld.param.u64 %p, [p]; mov.u32 %r0, %tid.x; mad.wide.u32 %p, %r0, 4, %p; ld.global.b32 %f0, [%p];
+        {body}
+        ret; }}"""
+    with zluda.open_device(device, numerics="nvidia") as opened:
+        values = opened.array(np.array(given, np.uint32))
+        opened.load_module(text).kernel("k").launch(grid=1, block=threads, args=[values])
+        return [int(x) for x in values.numpy()]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_vote_on_an_ordered_comparison_leaves_nans_out(device: str) -> None:
+    """LLVM made ``v_cmp_neq`` of ``ballot(fcmp one)``, which holds for NaNs."""
+    body = """setp.ne.f32 %q0, %f0, 0f3F800000;
+        vote.sync.ballot.b32 %r1, %q0, 15; st.global.b32 [%p], %r1;"""
+    one, two, nan = 0x3F800000, 0x40000000, 0x7FC00000
+    assert words(device, body, [one, two, nan, two], threads=4) == [0b1010] * 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_literal_addend_of_mixed_precision_is_an_f32(device: str) -> None:
+    largest = struct.unpack("<f", struct.pack("<I", 0x7F7FFFFF))[0]
+    body = "mov.b16 %h0, 0x3F80; fma.rn.f32.bf16 %f1, %h0, %h0, 0f7F7FFFFF; st.global.b32 [%p], %f1;"
+    (found,) = words(device, body, [0])
+    assert struct.unpack("<f", struct.pack("<I", found))[0] == largest
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_literal_that_slct_chooses_has_the_results_type(device: str) -> None:
+    body = """slct.f64.f32 %l1, 0d3FF0000000000001, 0d3FF0000000000001, %f0;
+        cvt.u32.u64 %r1, %l1; st.global.b32 [%p], %r1;"""
+    assert words(device, body, [0]) == [1]
+
+
+@pytest.mark.parametrize("body", ["{" * 20_000 + "}" * 20_000, "".join(f"L{i}:" for i in range(20_000))])
+def test_nested_blocks_and_many_labels_take_time_by_their_number(body: str) -> None:
+    assert not parse_module(f"{HEAD}.visible .entry k() {{\n{body}\nret;\n}}\n").errors()
