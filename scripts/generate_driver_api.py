@@ -73,6 +73,20 @@ LAYOUTS = {
         WidthInBytes Height Depth
     """,
     "CUDA_MEMSET_NODE_PARAMS": "dst pitch value elementSize width height",
+    "CUDA_ARRAY_DESCRIPTOR": "Width Height Format NumChannels",
+    "CUDA_ARRAY3D_DESCRIPTOR": "Width Height Depth Format NumChannels Flags",
+    "CUDA_RESOURCE_DESC": """
+        resType res.array.hArray res.mipmap.hMipmappedArray res.linear.devPtr res.linear.format
+        res.linear.numChannels res.linear.sizeInBytes res.pitch2D.devPtr res.pitch2D.format
+        res.pitch2D.numChannels res.pitch2D.width res.pitch2D.height res.pitch2D.pitchInBytes flags
+    """,
+    "CUDA_TEXTURE_DESC": """
+        addressMode filterMode flags maxAnisotropy mipmapFilterMode mipmapLevelBias minMipmapLevelClamp
+        maxMipmapLevelClamp borderColor
+    """,
+    "CUDA_RESOURCE_VIEW_DESC": """
+        format width height depth firstMipmapLevel lastMipmapLevel firstLayer lastLayer
+    """,
 }
 
 
@@ -229,9 +243,10 @@ class Generator:
         if self.unbounded.find(base, name) or inner is None:
             return row
         direction = "in" if kind.startswith("const ") and "**" not in kind else "out"
+        size = self.sizes[inner]
         if override := self.directions.find(base, name):
-            direction = override[2]
-        return row | {"direction": direction, "pointee": self.sizes[inner]}
+            direction, size = override[2], (*override, size)[3]
+        return row | {"direction": direction, "pointee": size}
 
     def function(self, name: str) -> dict[str, Any]:
         base, parameters = base_name(name), self.prototypes[name]

@@ -28,6 +28,10 @@ LETTERS = {
     "int": "i",
     **dict.fromkeys(("CUdevice", "CUresult", "CUlimit", "CUfunc_cache", "CUdevice_attribute"), "i"),
     **dict.fromkeys(("CUfunction_attribute", "CUmemAllocationGranularity_flags"), "i"),
+    **dict.fromkeys(("CUarray_format", "CUaddress_mode", "CUfilter_mode"), "i"),
+    **dict.fromkeys(("CUtexObject", "CUsurfObject"), "Q"),
+    **dict.fromkeys(("CUarray", "CUmipmappedArray", "CUtexref", "CUsurfref"), "p"),
+    "float": "f",
     **dict.fromkeys(
         ("CUcontext", "CUmodule", "CUlibrary", "CUfunction", "CUkernel", "CUstream", "CUevent"), "p"
     ),
@@ -55,6 +59,8 @@ def test_what_the_table_calls_replayable_has_an_entry() -> None:
         "cuModuleLoad",
         "cuModuleLoadDataEx",
         "cuModuleLoadFatBinary",
+        "cuMemcpy3DPeer",
+        "cuMemcpy3DPeerAsync",
     }
     assert {f["base"] for f in TABLE.values() if f["replay"]} <= set(ENTRIES) | forms
 

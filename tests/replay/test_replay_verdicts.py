@@ -215,14 +215,14 @@ def test_a_launch_that_is_given_an_object_that_was_not_made_is_a_gap(case: Case,
             raise LaunchError("no texture", kernel="other", block=(0, 0, 0))
 
     program = Recorded(case)
-    case.record.call("cuTexObjectCreate", out={"pTexObject": 5})
+    case.record.call("cuGreenCtxCreate", out={"phCtx": 5})
     other = case.record.function(program.module, "other", [(0, 8), (8, 8), (16, 8)])
     result = added(case.record.read(program.x, SIZE), case.record.read(program.y, SIZE))
     case.record.launch(other, struct.pack("<QQQ", program.x, program.y, 5), {program.x: result})
     program.launch()
     result = case.replay({"add": add, "other": without})
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
-    assert "parameter 2 is 0x5, made by cuTexObjectCreate" in result.results[0].reason
+    assert "parameter 2 is 0x5, made by cuGreenCtxCreate" in result.results[0].reason
 
 
 def test_a_syntax_error_loses_its_kernel_only(case: Case) -> None:
@@ -367,7 +367,7 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     program = Recorded(case)
     z = case.record.allocate(SIZE)
     case.record.copy_in(z, ramp(COUNT))
-    case.record.call("cuMemcpy2D_v2", pointees={"pCopy": bytes(88) + z.to_bytes(8, "little") + bytes(32)})
+    case.record.call("cuStreamWriteValue32_v2", addr=z)
     case.record.launch(program.add, parameters(z, program.y, COUNT), {z: ramp(COUNT)})
     case.record.launch(
         program.add,
@@ -377,9 +377,9 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     case.record.copy_out(z, SIZE)
     result = case.replay({"add": add})
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL, Verdict.IDENTICAL]
-    assert "cuMemcpy2D_v2" in result.results[0].reason
+    assert "cuStreamWriteValue32_v2" in result.results[0].reason
     assert result.exit_status() == 2
-    assert result.reasons["calls of cuMemcpy2D_v2, which is not replayed"] == 1
+    assert result.reasons["calls of cuStreamWriteValue32_v2, which is not replayed"] == 1
 
 
 def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:

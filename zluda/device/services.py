@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from zluda.compiler.services import HEAP, OUTPUT
 from zluda.device.base import Code, Device, Printing
 from zluda.device.output import Output, Ring
+from zluda.device.textures import Textures
 from zluda.errors import Error, LaunchError
+from zluda.numerics.texture.layout import ROOT_VARIABLE
 
 PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE = 1, 2  # CUlimit
 LIMITS: dict[int, int] = {PRINTF_FIFO_SIZE: 7 << 20, MALLOC_HEAP_SIZE: 8 << 20}
@@ -34,8 +36,12 @@ class Services:
 
     device: Device
     ring: Ring | None = None
+    textures: Textures = field(init=False)
     _waiting: list[tuple[Code, str, int]] = field(default_factory=list)
     _tables: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.textures = Textures(self.device)
 
     def attach(self, code: Code) -> None:
         """A module was loaded."""
@@ -94,7 +100,11 @@ def _make_heap(services: Services, limits: Mapping[int, int]) -> int:
     return table
 
 
-PROVIDERS: dict[str, Provider] = {OUTPUT: _make_ring, HEAP: _make_heap}
+PROVIDERS: dict[str, Provider] = {
+    OUTPUT: _make_ring,
+    HEAP: _make_heap,
+    ROOT_VARIABLE: lambda services, _: services.textures.root,
+}
 """Hidden variable → what makes the table it points to."""
 
 _SIZED = {PRINTF_FIFO_SIZE: OUTPUT, MALLOC_HEAP_SIZE: HEAP}

@@ -20,8 +20,11 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from zluda.driver.arrays import ArrayDriver, Bytes
+
+__all__ = ["ENTRIES", "Bytes", "Dim3", "Driver", "LaunchAttribute", "ParameterSlot"]
+
 Dim3 = tuple[int, int, int]
-Bytes = bytes | bytearray | memoryview
 
 
 class LaunchAttribute(NamedTuple):
@@ -39,7 +42,7 @@ class ParameterSlot(NamedTuple):
     name: str = ""
 
 
-class Driver(Protocol):
+class Driver(ArrayDriver, Protocol):
     """The CUDA driver as an object; the module's text says how values pass."""
 
     name: str  # the device behind it: "cpu", "cuda:0"
@@ -316,6 +319,6 @@ class Driver(Protocol):
 # Every entry of the protocol, in order: what a channel may carry.
 ENTRIES: tuple[str, ...] = tuple(
     name
-    for name, member in vars(Driver).items()
+    for name, member in (*vars(Driver).items(), *vars(ArrayDriver).items())
     if inspect.isfunction(member) and not name.startswith("_") and name != "close"
 )

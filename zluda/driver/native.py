@@ -17,6 +17,7 @@ from zluda.device.cuda.launching import launch, parameter_slots
 from zluda.device.results import KERNEL_FAILURES
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute, ParameterSlot
 from zluda.driver.errors import CudaError
+from zluda.driver.native_arrays import NativeArrays
 from zluda.driver.native_entries import ADDRESS, FLOAT, HANDLE, INT, PLAIN, QUERIES, SIZE, TRAILING
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from zluda.driver.base import Driver
 
 
-class NativeDriver:
+class NativeDriver(NativeArrays):
     """:class:`zluda.driver.Driver` over libcuda for GPU ``ordinal``.
 
     ``reservations`` are disjoint (address, size) ranges in steps of 2 MiB for ``cuMemAlloc(address=…)``; they
@@ -34,6 +35,7 @@ class NativeDriver:
     emulated, numerics, places_globals, product = False, "nvidia", False, ""
 
     def __init__(self, ordinal: int = 0, *, reservations: Sequence[tuple[int, int]] = ()) -> None:
+        super().__init__()
         self.name = f"cuda:{ordinal}"
         self._library = libcuda.load()
         self._ordinal, self._reservations = ordinal, tuple(reservations)

@@ -7,7 +7,7 @@ to write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zluda.diff.results import BufferComparison, LaunchResult, Verdict
@@ -260,12 +260,15 @@ def known_mask(known: IntervalSet, start: int, stop: int) -> bytes | None:
 def judge_copy(
     call: Call,
     one: LiveAllocation,
-    offset: int,
+    spans: Sequence[tuple[int, int]],
     recorded: bytes | None,
     replayed: bytes,
     type_of: TypeOf,
 ) -> LaunchResult:
-    """The verdict of a copy to the host: the bytes that NVIDIA delivered against those delivered here."""
+    """The verdict of a copy to the host: the bytes that NVIDIA delivered against those delivered here.
+
+    ``spans`` are the ranges of the allocation that it delivers, one after the other.
+    """
 
     def result(verdict: Verdict, reason: str = "", *buffers: BufferComparison) -> LaunchResult:
         share = buffers[0].bytes_compared / len(replayed) if buffers else None
@@ -276,27 +279,33 @@ def judge_copy(
     if recorded is None or len(recorded) < len(replayed):
         return result(Verdict.NOT_COMPARED, "the bytes it delivered were not captured")
     recorded = recorded[: len(replayed)]
-    comparable = _comparable(one, offset, offset + len(replayed))
-    known = known_mask(comparable, offset, offset + len(replayed))
+    known = _joined([(known_mask(_comparable(one, *span), *span), span) for span in spans])
     type_name = "bytes" if recorded == replayed else type_of(one)
     part = compare(
         recorded,
         replayed,
         type_name,
         base=one.record.base,
-        offset=offset,
+        offset=spans[0][0] if spans else 0,
         allocation=one.id,
         name=one.record.name,
         known=known,
     )
     if part.differing:
-        if one.differing.within(offset, offset + len(replayed)):
+        if any(one.differing.within(*span) for span in spans):
             reason = f"what it copies already differed after call {one.differing_since}"
             return result(Verdict.INHERITED, reason, part)
         return result(Verdict.DIFFERS, "", part)
     if not part.bytes_compared:
         return result(Verdict.NOT_COMPARED, "nothing of what it copies was ever written", part)
     return result(Verdict.IDENTICAL, "", part)
+
+
+def _joined(masks: Sequence[tuple[bytes | None, tuple[int, int]]]) -> bytes | None:
+    """One mask of several; None where all are."""
+    if all(mask is None for mask, _ in masks):
+        return None
+    return b"".join(b"\1" * (stop - start) if mask is None else mask for mask, (start, stop) in masks)
 
 
 def _comparable(one: LiveAllocation, start: int, stop: int) -> IntervalSet:

@@ -95,6 +95,8 @@ class LaunchPlayer:
     def type_of(self, one: LiveAllocation) -> str:
         """Element type of an allocation, by the last launch that reached it."""
         launch = self._last.get(one.id)
+        if one.array is not None:
+            return one.array.shape.element
         return BYTES if launch is None else self._type(one, launch)
 
     def _reach(self, launch: Launch) -> list[LiveAllocation]:
@@ -175,10 +177,16 @@ class LaunchPlayer:
                 if maker is not None:
                     made = f"parameter {index} is {value:#x}, made by {maker}, which is not replayed"
                     return Unavailable(Verdict.GAP, made)
+                for kind in ("texture", "surface"):
+                    object = self._recovery.state.handles.get(kind, value)
+                    if isinstance(object, Unavailable):
+                        return Unavailable(object.verdict, f"{kind} {value:#x}: {object.reason}")
         return None
 
     def _type(self, one: LiveAllocation, launch: Launch) -> str:
         """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
+        if one.array is not None:
+            return one.array.shape.element
         variables = self._recovery.state.memory.variables(launch.module)
         return self._launch_types().of(launch, self._find, variables).get(one.id, BYTES)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zluda.diff.results import Verdict
+from zluda.driver import Driver
+from zluda.replay.arrays import Arrays, LiveArray, targets_to_keys
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.intervals import IntervalSet
 from zluda.tracefile import PAGE_BYTES, Allocation, AllocationKind, Page, Trace
@@ -27,6 +29,9 @@ Ranges = dict[int, IntervalSet]
 
 class MemoryAccess(Protocol):
     """Where live bytes are read and written; a runner's memory and driver together."""
+
+    @property
+    def driver(self) -> Driver: ...
 
     def read(self, address: int, size: int) -> bytes | memoryview: ...
 
@@ -47,6 +52,7 @@ class LiveAllocation:
     taint: Unavailable | None = None  # why its contents cannot be trusted until the record restores them
     digests: dict[int, bytes] = field(default_factory=dict)
     before: dict[int, bytes] = field(default_factory=dict)  # pages that differed before the launch
+    array: LiveArray | None = None  # of a CUDA array, whose contents are linearised
 
     @property
     def id(self) -> int:
@@ -58,7 +64,7 @@ class LiveAllocation:
 
     @property
     def relocated(self) -> bool:
-        return self.base != self.record.base
+        return self.base != self.record.base and self.array is None
 
 
 class ReplayMemory:
@@ -74,6 +80,8 @@ class ReplayMemory:
         self._module_globals: dict[int, list[int]] = {}
         self.relocated: dict[int, tuple[Allocation, int]] = {}  # id → what is or was elsewhere, and where
         self._code: dict[bytes, bytes] = {}  # words: recorded addresses of functions → the replay's
+        self.arrays = Arrays()
+        self._array_keys: dict[int, int] = {}  # number in place of an address → allocation
 
     # --- allocations ----------------------------------------------------------------------------------
 
@@ -85,6 +93,12 @@ class ReplayMemory:
         self._spans.add(allocation.id, allocation.base, allocation.size)
         if allocation.kind is AllocationKind.GLOBAL and allocation.module is not None:
             self._module_globals.setdefault(allocation.module, []).append(allocation.id)
+
+    def add_array(self, allocation: Allocation, recorded: int, array: LiveArray) -> None:
+        """A CUDA array, by its recorded handle."""
+        self.live[allocation.id] = LiveAllocation(allocation, array.address, array=array)
+        self.arrays.add(recorded, allocation.id, allocation.base)
+        self._array_keys[allocation.base] = allocation.id
 
     def add_absent(self, allocation: Allocation, why: Unavailable) -> None:
         """The record has ``allocation`` and this replay does not."""
@@ -100,6 +114,8 @@ class ReplayMemory:
         self._absent.pop(allocation, None)
         self._host.discard(allocation)
         gone = self.live.pop(allocation, None)
+        if gone is not None and gone.array is not None:
+            self._array_keys.pop(gone.record.base, None)
         if gone is not None and gone.record.module is not None:
             siblings = self._module_globals.get(gone.record.module, [])
             if allocation in siblings:
@@ -125,9 +141,9 @@ class ReplayMemory:
 
     def why_absent(self, data: bytes) -> Unavailable | None:
         """Why an allocation that ``data`` points into is not there, if one is not."""
-        for key in self._absent_spans.pointed_to(data):
-            return self._absent[key]
-        return None
+        keys = self._absent_spans.pointed_to(data)
+        keys += [k for t in self.arrays.reached_by(data) if (k := self._absent_spans.find(t)) is not None]
+        return self._absent[keys[0]] if keys else None
 
     def is_device(self, address: int) -> bool:
         """Whether a recorded address lies in device memory, live here or not."""
@@ -150,9 +166,16 @@ class ReplayMemory:
 
     def reach(self, parameters: bytes, module: int | None) -> list[LiveAllocation]:
         """The allocations that a launch with these recorded parameters reaches."""
-        roots = self.variables(module).values()
-        keys = reachable(parameters, self._spans, self._contents, roots)
+        roots = [*self.variables(module).values(), *self._keys(self.arrays.referenced())]
+        keys = reachable(parameters, self._spans, self._contents, roots, self._named)
         return [self.live[key] for key in keys]
+
+    def _named(self, data: bytes | memoryview) -> list[int]:
+        """What the texture and surface objects reach whose handles are words of ``data``."""
+        return self._keys(self.arrays.reached_by(data))
+
+    def _keys(self, targets: Iterable[int]) -> list[int]:
+        return targets_to_keys(targets, self._array_keys, self._spans.find)
 
     def _contents(self, key: int) -> bytes | memoryview:
         one = self.live[key]
@@ -193,17 +216,24 @@ class ReplayMemory:
 
     def read(self, one: LiveAllocation, offset: int, size: int) -> bytes | memoryview:
         """The replay's bytes."""
+        if one.array is not None and not one.array.address:
+            return self._access.driver.read_array(one.array.handle, offset, size)
         return self._access.read(one.base + offset, size)
 
     def write(self, one: LiveAllocation, offset: int, data: bytes) -> None:
         """Put the record's bytes into the replay, its addresses exchanged for the replay's."""
-        self._access.write(one.base + offset, self.translate_words(data))
+        if one.array is None:
+            self._access.write(one.base + offset, self.translate_words(data))
+        elif one.array.address:
+            self._access.write(one.base + offset, data)
+        else:
+            self._access.driver.write_array(one.array.handle, offset, data)
         self.adopted(one, offset, offset + len(data))
 
     def recorded(self, one: LiveAllocation, call: int, offset: int, size: int) -> bytes:
         """The record's bytes after ``call``, in the replay's addresses; 0 where it knows none."""
         data, _ = self._trace.read_allocation(one.id, call, offset, size)
-        return self.translate_words(data)
+        return data if one.array is not None else self.translate_words(data)
 
     def adopted(self, one: LiveAllocation, start: int, stop: int) -> None:
         """Replay and record now hold the same bytes in [start, stop), and the record has them."""

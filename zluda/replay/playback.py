@@ -47,6 +47,7 @@ class Playback:
         self.memory = ReplayMemory(record.trace, access)
         self.modules: dict[int, tuple[str, int] | Unavailable] = {}  # id → (kind of handle, live handle)
         self.unplayed: Counter[str] = Counter()  # driver function → calls that had an effect and no handler
+        self.exchanged: dict[int, int] = {}  # recorded texture and surface handles → the replay's, where used
         self._stacks: dict[int, list[int]] = defaultdict(list)  # thread → recorded contexts, current last
         self._current = 0  # live
         driver.cuInit(0)
@@ -64,6 +65,16 @@ class Playback:
         return self.driver.name.startswith("hip")
 
     # --- contexts -----------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> int:
+        """The live context that is current."""
+        return self._current
+
+    @property
+    def primary(self) -> int:
+        """The live primary context."""
+        return self._fallback
 
     def make_current(self, thread: int) -> None:
         """Issue the next call as the recorded thread would.
@@ -102,9 +113,13 @@ class Playback:
         self._current = self._fallback
         self.driver.cuCtxSetCurrent(self._fallback)
 
-    def drop_freed(self) -> None:
-        """Forget the allocations that went with their context; the record need not say so."""
+    def drop_freed(self, context: int) -> None:
+        """Forget the allocations that went with a (live) context; the record need not say so."""
         for one in list(self.memory.live.values()):
+            if one.array is not None:
+                if one.array.context == context:
+                    self.memory.remove(one.id)
+                continue
             try:
                 self.driver.cuMemGetAddressRange(one.base)
             except CudaError:
@@ -223,7 +238,7 @@ class Playback:
 
     def free(self, allocation: Allocation) -> None:
         gone = self.memory.remove(allocation.id)
-        if gone is not None and allocation.kind is not AllocationKind.GLOBAL:
+        if gone is not None and allocation.kind not in (AllocationKind.GLOBAL, AllocationKind.ARRAY):
             self.driver.cuMemFree(gone.base)
 
     def settle_allocations(self, call: Call, failure: Unavailable | None) -> None:

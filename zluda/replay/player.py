@@ -26,7 +26,7 @@ from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.envelope import Envelopes
-from zluda.replay.handlers import Phase, handler_of, memory
+from zluda.replay.handlers import Handler, Phase, delivered_to, handler_of, source_of
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
 from zluda.replay.launching import LEFT_OUT, LaunchPlayer, not_compared
@@ -68,12 +68,19 @@ class Player:
 
     @property
     def relocated(self) -> list[dict[str, str | int]]:
-        """The allocations that are elsewhere than in the record, in order of their birth.
+        """The allocations that are elsewhere than in the record, in order of their birth, and the texture and
+        surface handles that are others.
 
-        Words that point into them were exchanged, in launches' parameters and in memory.
+        Words that point into them were exchanged, in launches' parameters and in memory; handles in
+        parameters only.
         """
-        moved = self._recovery.state.memory.relocated
-        return [
+        state = self._recovery.state
+        moved = state.memory.relocated
+        handles: list[dict[str, str | int]] = [
+            {"kind": "handle", "name": "", "size": 8, "recorded": f"{handle:#x}", "replayed": f"{live:#x}"}
+            for handle, live in sorted(state.exchanged.items())
+        ]
+        return handles + [
             {
                 "kind": allocation.kind.value,
                 "name": allocation.name or "",
@@ -107,8 +114,8 @@ class Player:
         phase = None if handler is None else handler.phase
         if launch is not None and phase is Phase.LAUNCH:
             return self._launches.play(call, launch)
-        if phase is Phase.COPY:
-            return self._copy(call), self._settle(call, None)
+        if handler is not None and phase is Phase.COPY:
+            return self._copy(call, handler), self._settle(call, None)
         if launch is not None or handler is None or phase is Phase.LAUNCH:
             return self._without_handler(call, launch)
         failure = self._recovery.issue(call, handler)
@@ -151,7 +158,7 @@ class Player:
         data += b"".join(v[: len(v) // 8 * 8] for v in values if isinstance(v, bytes))
         state.taint(state.memory.pointed_to(data), failure)
 
-    def _copy(self, call: Call) -> LaunchResult:
+    def _copy(self, call: Call, handler: Handler) -> LaunchResult:
         """Play and judge a copy to the host."""
         state = self._recovery.state
         try:
@@ -159,22 +166,23 @@ class Player:
                 return _unjudged(call, LEFT_OUT)
             with decoding(call):
                 state.make_current(call.thread)
-                one, offset, _ = memory.source_of(state, call)
+                one, spans = source_of(state, call, entry_name(call.function).base)
                 if one.taint is not None:
                     return _unjudged(call, one.taint)
-                data = memory.deliver(state, call)
+                data = handler.run(state, call)
+                assert isinstance(data, bytes)
         except RunnerDied as died:
             self._recovery.rebuild(call.sequence)
             return _unjudged(call, death(died))
         except Error as error:
             return _unjudged(call, why(error))
-        parameter = memory.delivered_to(call)
+        parameter = delivered_to(call)
         if self._output is not None:
             self._output.delivered(parameter, data)
         recorded = self._trace.payload(call.sequence, parameter)
-        if recorded is not None:
+        if recorded is not None and one.array is None:
             recorded = state.memory.translate_words(recorded)
-        return judge_copy(call, one, offset, recorded, data, self._launches.type_of)
+        return judge_copy(call, one, spans, recorded, data, self._launches.type_of)
 
 
 def _unjudged(call: Call, reason: Unavailable) -> LaunchResult:

@@ -71,7 +71,7 @@ class Recovery:
             except RunnerDied:  # its call is on the list now, and the list is finite
                 continue
             break
-        self.state.unplayed = old.unplayed
+        self.state.unplayed, self.state.exchanged = old.unplayed, old.exchanged
         self._restore_memory(old, upto)
 
     def follow(self, first: int, upto: int) -> None:

@@ -146,10 +146,16 @@ def where(result: ReplayResult) -> str:
 def relocated(result: ReplayResult) -> str:
     """What memory was elsewhere than in the record; empty where none was."""
     kinds = [one["kind"] for one in result.relocated]
-    variables = kinds.count("global")
-    parts = [(len(kinds) - variables, "allocation", "allocations"), (variables, "variable", "variables")]
+    variables, handles = kinds.count("global"), kinds.count("handle")
+    parts = [
+        (len(kinds) - variables - handles, "allocation", "allocations"),
+        (variables, "variable", "variables"),
+    ]
     named = " and ".join(plural(count, one, several) for count, one, several in parts if count)
-    return f"{named} relocated; words that point into them were exchanged" if named else ""
+    told = [f"{named} relocated; words that point into them were exchanged"] if named else []
+    if handles:
+        told.append(f"{plural(handles, 'texture or surface handle')} exchanged in parameters")
+    return "; ".join(told)
 
 
 def short_name(trace: str) -> str:

@@ -236,6 +236,8 @@ class Drain:
             self.effects.function_described(sequence, extra, body)
         elif kind == ring.GLOBAL:
             self.effects.global_placed(extra, body)
+        elif kind == ring.ARRAY:
+            self.effects.memory.array_placed(extra, body)
         elif kind == ring.GAP:
             gap, _, text = body.partition(b"\0")
             self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))

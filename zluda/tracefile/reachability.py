@@ -8,6 +8,9 @@ A launch reaches an allocation when
 3. an 8-byte aligned word *stored in* an allocation of rule 1 or 2 that is smaller than
    :data:`NESTED_LIMIT` is an address inside it (one level: pointers found there are not followed).
 
+A word may also be the handle of a live texture or surface object: it then reaches what that object is made
+of, an array or linear memory. What texture and surface references are bound to, any launch reaches.
+
 A word that merely looks like an address makes the set larger, never smaller; what is compared on top is
 harmless because memory nobody writes compares equal.
 """
@@ -34,6 +37,9 @@ class LiveSpans:
 
     def __iter__(self) -> Iterator[int]:
         return (self._at[base][1] for base in self._bases)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._base_of
 
     def add(self, key: int, base: int, size: int) -> None:
         """Add a live allocation of ``size`` bytes. A dead one left at the same base is replaced."""
@@ -88,17 +94,21 @@ def reachable(
     spans: LiveSpans,
     read: Callable[[int], bytes | memoryview],
     roots: Iterable[int] = (),
+    named: Callable[[bytes | memoryview], Iterable[int]] = lambda data: (),
 ) -> list[int]:
     """Keys of the allocations that a launch reaches, each once, direct ones first.
 
     ``parameters`` is the packed parameter buffer; ``read(key)`` gives the contents of an allocation before
     the launch and is only asked for allocations below :data:`NESTED_LIMIT`; ``roots`` are the keys of the
-    module's globals.
+    module's globals; ``named(data)`` those that objects reach whose handles are words of ``data``.
     """
     direct = dict.fromkeys(spans.pointed_to(parameters))
     direct.update(dict.fromkeys(roots))
+    direct.update(dict.fromkeys(named(parameters)))
     found = dict(direct)
     for key in direct:
-        if spans.range_of(key)[1] < NESTED_LIMIT:
-            found.update(dict.fromkeys(spans.pointed_to(read(key))))
+        if key in spans and spans.range_of(key)[1] < NESTED_LIMIT:
+            contents = read(key)
+            found.update(dict.fromkeys(spans.pointed_to(contents)))
+            found.update(dict.fromkeys(named(contents)))
     return list(found)

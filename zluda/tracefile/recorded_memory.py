@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zluda.tracefile import ring
+from zluda.tracefile.arrays import created_shape
 from zluda.tracefile.completed_call import Completed
 from zluda.tracefile.lifetimes import Life, Lifetimes
 from zluda.tracefile.records import PAGE_BYTES, AllocationKind
 from zluda.tracefile.writer import TraceWriter
 
-ENDS = ("allocate", "allocate_pitch", "allocate_managed", "allocate_host", "free")
+_CREATE_ARRAY = ("create_array", "create_array_3d", "create_mipmapped")
+ENDS = (
+    *("allocate", "allocate_pitch", "allocate_managed", "allocate_host", "free"),
+    *(*_CREATE_ARRAY, "free_array"),
+)
 """Special kinds of calls that begin and end the lives of allocations."""
 
 
@@ -21,6 +26,8 @@ class RecordedMemory:
         self._writer = writer
         self._lives = Lifetimes(writer.close_allocation)
         self._spans = self._lives.spans
+        self._arrays: dict[int, int] = {}  # handle → the number in place of an address
+        self._sizes: dict[int, int] = {}  # that number → bytes, until the call that made the array returns
         self.handlers: dict[str, Callable[[Completed], None]] = {
             "copy_h2d": self._copy_from_host,
             "copy_h2d_async": self._copy_from_host,
@@ -31,17 +38,24 @@ class RecordedMemory:
             "allocate_pitch": self._allocate_pitch,
             "allocate_managed": self._allocate_managed,
             "allocate_host": self._allocate_host,
+            **dict.fromkeys(_CREATE_ARRAY, self._create_array),
         }
         """By the special kind of ``driver_api.json``: what a call of that kind means."""
 
-    def restore(self, allocation: int, base: int, size: int, born: int, module: int | None) -> None:
-        """An allocation that is in the trace already and alive."""
+    def restore(
+        self, allocation: int, base: int, size: int, born: int, module: int | None, array: int = 0
+    ) -> None:
+        """An allocation that is in the trace already and alive; ``array`` is the handle of one."""
         self._lives.begin(Life(allocation, base, size, born, module))
+        if array:
+            self._arrays[array] = base
 
     def entered(self, sequence: int, special: str, word: int) -> None:
         """A call of :data:`ENDS` was entered; ``word`` is its first argument."""
         if special == "free":
             self._lives.free_entered(sequence, word)
+        elif special == "free_array":
+            self._lives.free_entered(sequence, self._arrays.get(word, 0))
         else:
             self._lives.allocation_entered(sequence)
 
@@ -59,6 +73,11 @@ class RecordedMemory:
         offset = int.from_bytes(body[:8], "little")
         self._writer.add_page(call, allocation, offset, body[8:])
 
+    def array_placed(self, base: int, body: bytes) -> None:
+        """An ARRAY record: the number of an array that a call makes."""
+        self._sizes[base] = int.from_bytes(body[:8], "little")
+        self._arrays[int.from_bytes(body[8:16], "little")] = base
+
     def module_unloaded(self, module: int, call: int) -> None:
         """Its variables are gone."""
         for key in self._lives.variables(module):
@@ -71,6 +90,14 @@ class RecordedMemory:
     def _allocate_pitch(self, call: Completed) -> None:
         size = call.output(1) * call.words[3]
         self.add(call.sequence, call.output(0), size, AllocationKind.DEVICE)
+
+    def _create_array(self, call: Completed) -> None:
+        """Without an ARRAY record its contents cannot be linearised, and a gap says so."""
+        base = self._arrays.get(call.output(0), 0)
+        size = self._sizes.pop(base, 0)
+        if size:
+            shape = created_shape(call.row["base"], call.pointees[1] or b"", call.words[2:])
+            self.add(call.sequence, base, size, AllocationKind.ARRAY, name=shape.text)
 
     def _allocate_managed(self, call: Completed) -> None:
         self.add(call.sequence, call.output(0), call.words[1], AllocationKind.MANAGED)

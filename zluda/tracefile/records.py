@@ -69,6 +69,7 @@ class AllocationKind(StrEnum):
     GLOBAL = "global"  # a .global or .const variable of a module
     POOL = "pool"  # stream-ordered
     VIRTUAL = "virtual"  # cuMemMap
+    ARRAY = "array"  # a CUDA array, linearised (tracefile/arrays.py); its base is a number of the recorder's
 
 
 class ModuleKind(StrEnum):
@@ -223,7 +224,7 @@ class Allocation(NamedTuple):
     base: int
     size: int
     kind: AllocationKind
-    name: str  # of a module's variable
+    name: str  # of a module's variable; of an array, its shape
     module: int | None
     born: int
     died: int | None

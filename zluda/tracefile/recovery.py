@@ -9,6 +9,7 @@ from zluda.errors import TraceError
 from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.effects import Effects
 from zluda.tracefile.reader import Trace
+from zluda.tracefile.records import AllocationKind
 from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
 from zluda.tracefile.writer import TraceWriter
 
@@ -59,6 +60,11 @@ class _Restored:
         self._modules = [m for m in trace.module_list if m.unload_call is None]
         self._functions = trace.functions
         self._allocations = [a for a in trace.allocations if a.died is None]
+        self._arrays = {
+            a.id: trace.call(a.born).pointees.get("pHandle", 0)
+            for a in self._allocations
+            if a.kind is AllocationKind.ARRAY
+        }
         self._open = trace.open_calls()
         self._capability = trace.meta.get("compute_capability", [0, 0])
         self._devices = trace.meta.get("devices", [])
@@ -70,9 +76,8 @@ class _Restored:
         for function in self._functions:
             effects.restore_function(function.id, function.handle, function.name, function.module)
         for allocation in self._allocations:
-            effects.memory.restore(
-                allocation.id, allocation.base, allocation.size, allocation.born, allocation.module
-            )
+            place = (allocation.base, allocation.size, allocation.born, allocation.module)
+            effects.memory.restore(allocation.id, *place, array=int(self._arrays.get(allocation.id, 0)))
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
         drain.orphans = dict(self._open)

@@ -90,8 +90,10 @@ KINDS = {
     "DEVICE": 8,
     # extra: cuDriverGetVersion
     "DRIVER": 9,
+    # extra: the number in place of an address; body: size of the linearised contents, handle (8 bytes each)
+    "ARRAY": 10,
 }
-PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER = KINDS.values()
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY = KINDS.values()
 
 LEAVE_CAPTURED = 1
 """The memory that the launch reaches was looked at after it."""

@@ -112,10 +112,10 @@ CREATE TABLE launch (
 -- Memory, by generation: an address alone is never a key.
 CREATE TABLE allocation (
     id     INTEGER PRIMARY KEY,
-    base   INTEGER NOT NULL,
+    base   INTEGER NOT NULL,       -- of an array, which has no address: a number that is no address either
     size   INTEGER NOT NULL,
-    kind   TEXT NOT NULL,          -- device, managed, host, global, pool, virtual
-    name   TEXT NOT NULL,          -- of a module's variable, else empty
+    kind   TEXT NOT NULL,          -- device, managed, host, global, pool, virtual, array
+    name   TEXT NOT NULL,          -- of a module's variable; of an array, its shape; else empty
     module INTEGER REFERENCES module(id),
     born   INTEGER NOT NULL,       -- the call that made it, or a later one that freed the memory for it
     died   INTEGER                 -- the call that freed it

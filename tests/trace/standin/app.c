@@ -19,6 +19,15 @@ static const char ptx[] =
   ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n\tret;\n}\n"
   ".visible .entry count(.param .u64 p)\n{\n\tret;\n}\n"
   ".visible .entry scatter(.param .u64 p)\n{\n\tret;\n}\n"
+  ".visible .entry paint(.param .u64 surface, .param .u64 texture, .param .u64 to)\n{\n"
+  "\t.reg .b32 %x, %at, %v, %w;\n\t.reg .b64 %s, %t, %p, %o;\n"
+  "\tld.param.u64 %s, [surface];\n\tld.param.u64 %t, [texture];\n\tld.param.u64 %p, [to];\n"
+  "\tmov.u32 %x, %tid.x;\n\tshl.b32 %at, %x, 2;\n"
+  "\tsuld.b.2d.b32.trap {%v}, [%s, {%at, 0}];\n"
+  "\t.reg .b32 %w1, %w2, %w3;\n\ttex.1d.v4.u32.s32 {%w, %w1, %w2, %w3}, [%t, {%x}];\n"
+  "\tadd.u32 %v, %v, %w;\n\tsust.b.2d.b32.trap [%s, {%at, 1}], {%v};\n"
+  "\tmul.wide.u32 %o, %x, 4;\n\tadd.s64 %p, %p, %o;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
+  ".visible .entry paint_indirect(.param .u64 words)\n{\n\tret;\n}\n"
   ".visible .entry crash()\n{\n\tret;\n}\n"
   ".visible .entry hang()\n{\n\tret;\n}\n";
 
@@ -138,8 +147,77 @@ memory (void)
   CHECK (cuMemcpyHtoD_v2 (table, addresses, sizeof addresses));
   run (kernel ("scatter"), 4, scatter_parameters);
   CHECK (cuMemcpy ((CUdeviceptr) x, filled, 1000));
-  CHECK (cuMemsetD2D8_v2 (big, 512, 1, 100, 4));
+  CHECK (cuStreamWriteValue32_v2 (NULL, big + 512, 0x01010101, 0));
   run (kernel ("scatter"), 4, scatter_parameters);
+}
+
+static CUdeviceptr numbers, painted;
+static uint64_t surface, linear, mipmapped_texture;
+static void * picture, * mipmapped, * line;
+
+/* A picture of 40 x 30 floats that kernels may write, a mip chain, a line; and objects over them. */
+static void
+make_arrays (void)
+{
+  struct array_descriptor_3d of_picture = { 40, 30, 0, 0x20, 1, 2 }, of_mipmapped = { 16, 8, 0, 1, 4, 0 };
+  struct array_descriptor of_line = { 64, 0, 0x10, 1 };
+  struct resource resource = { 0 };
+  struct texture texture = { { 1, 1, 1 } };
+
+  for (int i = 0; i < N; i++)
+    x[i] = i;
+  CHECK (cuArray3DCreate_v2 (&picture, &of_picture));
+  CHECK (cuMipmappedArrayCreate (&mipmapped, &of_mipmapped, 3));
+  CHECK (cuArrayCreate_v2 (&line, &of_line));
+  CHECK (cuMemAlloc_v2 (&numbers, 400));
+  CHECK (cuMemAlloc_v2 (&painted, 400));
+  CHECK (cuMemcpyHtoD_v2 (numbers, x, 400));
+  resource.handle = (uint64_t) picture;
+  CHECK (cuSurfObjectCreate (&surface, &resource));
+  resource.type = 1, resource.handle = (uint64_t) mipmapped;
+  CHECK (cuTexObjectCreate (&mipmapped_texture, &resource, &texture, NULL));
+  resource.type = 2, resource.handle = numbers, resource.format = 3, resource.channels = 1, resource.size = 400;
+  CHECK (cuTexObjectCreate (&linear, &resource, &texture, NULL));
+}
+
+/* Boxes in and out of arrays, arrays that kernels reach, and their ends. */
+static void
+arrays (void)
+{
+  struct copy_2d in = { { 4, 1, 1, x, 0, NULL, 100 }, { 8, 2, 3, NULL, 0, NULL, 0 }, 60, 5 };
+  struct copy_2d out = { { 0, 1, 3, NULL, 0, NULL, 0 }, { 0, 0, 1, y, 0, NULL, 96 }, 80, 6 };
+  struct copy_2d pitched = { { 0, 0, 1, x, 0, NULL, 32 }, { 4, 1, 2, NULL, 0, NULL, 64 }, 20, 3 };
+  struct copy_3d level = { { 0, 0, 0, 0, 1, x, 0, NULL, NULL, 32, 4 }, { 0 }, 32, 4, 1 };
+  void * parameters[] = { &surface, &linear, &painted }, * indirect[1];
+  uint64_t words[4];
+  CUdeviceptr table;
+
+  setup ();
+  make_arrays ();
+  in.to.array = out.from.array = picture;
+  CHECK (cuMemcpy2D_v2 (&in));                        /* call 13 */
+  CHECK (cuMipmappedArrayGetLevel (&level.to.array, mipmapped, 1));
+  level.to.type = 3;
+  CHECK (cuMemcpy3D_v2 (&level));                     /* 15 */
+  CHECK (cuMemcpyHtoA_v2 (line, 16, x, 32));          /* 16 */
+  run (kernel ("paint"), 40, parameters);             /* 18 */
+  pitched.to.device = painted;
+  CHECK (cuMemcpy2D_v2 (&pitched));                   /* 19 */
+  CHECK (cuMemsetD2D8_v2 (painted + 8, 64, 7, 12, 2)); /* 20 */
+  CHECK (cuMemcpy2D_v2 (&out));                       /* 21 */
+  CHECK (cuMemcpyAtoD_v2 (painted, line, 16, 32));    /* 22 */
+  CHECK (cuMemcpyAtoH_v2 (y, line, 16, 32));          /* 23 */
+  CHECK (cuMemAlloc_v2 (&table, sizeof words));
+  words[0] = surface, words[1] = linear, words[2] = painted, words[3] = mipmapped_texture;
+  CHECK (cuMemcpyHtoD_v2 (table, words, sizeof words));
+  CHECK (cuMemcpyHtoD_v2 (numbers, x + 7, 400));
+  indirect[0] = &table;
+  run (kernel ("paint_indirect"), 30, indirect);      /* 28 */
+  CHECK (cuSurfObjectDestroy (surface));
+  CHECK (cuTexObjectDestroy (linear));
+  CHECK (cuArrayDestroy (picture));                   /* 31 */
+  CHECK (cuMipmappedArrayDestroy (mipmapped));
+  CHECK (cuArrayDestroy (line));
 }
 
 static void *
@@ -406,6 +484,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "extra")) extra_form ();
   else if (!strcmp (scene, "launch_ex")) launch_ex ();
   else if (!strcmp (scene, "memory")) memory ();
+  else if (!strcmp (scene, "arrays")) arrays ();
   else if (!strcmp (scene, "threads")) threads ();
   else if (!strcmp (scene, "first_launches")) first_launches ();
   else if (!strcmp (scene, "loop")) loop (atol (argv[2]));

@@ -187,13 +187,21 @@ API cuMemsetD32_v2 (CUdeviceptr to, unsigned value, size_t n)
 }
 API cuMemsetD8Async (CUdeviceptr to, unsigned char value, size_t n, void * s) { return cuMemsetD8_v2 (to, value, n); }
 API cuMemsetD32Async (CUdeviceptr to, unsigned value, size_t n, void * s) { return cuMemsetD32_v2 (to, value, n); }
-/* An entry with an effect that nothing replays. */
 API cuMemsetD2D8_v2 (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height)
 {
   for (size_t row = 0; row < height; row++)
     memset ((void *) (to + row * pitch), value, width);
   return OK;
 }
+
+/* An entry with an effect that nothing replays. */
+API cuStreamWriteValue32_v2 (void * stream, CUdeviceptr to, unsigned value, unsigned flags)
+{
+  *(unsigned *) to = value;
+  return OK;
+}
+
+#include "arrays.h"
 
 /* --- streams and events -------------------------------------------------------------------------------- */
 
@@ -259,6 +267,31 @@ scatter (struct module * module, unsigned threads, void ** p)
       *table[i] = i + 1;
 }
 
+/* Threads of a surface's first row: what is there, added to a value of the texture over linear memory, goes to the
+ * surface's second row and to the memory. */
+static void
+paint (struct module * module, unsigned threads, void ** p)
+{
+  struct array * surface = objects[*(uint64_t *) p[0]].array;
+  unsigned * from = (unsigned *) objects[*(uint64_t *) p[1]].address, * to = *(unsigned **) p[2], i;
+
+  for (i = 0; i < threads; i++)
+  {
+    to[i] = ((unsigned *) surface->texels)[i] + from[i];
+    ((unsigned *) (surface->texels + surface->pitch))[i] = to[i];
+  }
+}
+
+/* The same, of the handles and the address that a structure in memory holds. */
+static void
+paint_indirect (struct module * module, unsigned threads, void ** p)
+{
+  uint64_t * words = *(uint64_t **) p[0];
+  void * parameters[] = { words, words + 1, words + 2 };
+
+  paint (module, threads, parameters);
+}
+
 static void
 crash (struct module * module, unsigned threads, void ** p)
 {
@@ -278,6 +311,8 @@ static const struct built_in built_ins[] = {
   { "saxpy", 4, { 4, 4, 8, 8 }, saxpy },
   { "count", 1, { 8 }, count },
   { "scatter", 1, { 8 }, scatter },
+  { "paint", 3, { 8, 8, 8 }, paint },
+  { "paint_indirect", 1, { 8 }, paint_indirect },
   { "crash", 0, { 0 }, crash },
   { "hang", 0, { 0 }, hang },
 };

@@ -7,20 +7,21 @@ other modules each do one subject of the API and :class:`TranslatedDriver` is th
 from __future__ import annotations
 
 from zluda.device.base import Device, Perturbed
+from zluda.driver.translated.boxes import BoxEntries
 from zluda.driver.translated.code import CodeEntries
 from zluda.driver.translated.contexts import ContextEntries
 from zluda.driver.translated.launch import LaunchEntries
-from zluda.driver.translated.memory import MemoryEntries
 from zluda.driver.translated.services import ServiceEntries
 from zluda.driver.translated.state import State
 from zluda.driver.translated.streams import StreamEntries
+from zluda.driver.translated.textures import TextureEntries
 from zluda.errors import DeviceError
 
 __all__ = ["TranslatedDriver"]
 
 
 class TranslatedDriver(
-    ContextEntries, CodeEntries, MemoryEntries, StreamEntries, LaunchEntries, ServiceEntries
+    ContextEntries, CodeEntries, BoxEntries, TextureEntries, StreamEntries, LaunchEntries, ServiceEntries
 ):
     """:class:`zluda.driver.Driver` over ``device``, which it owns: ``close()`` closes it."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from zluda.driver.errors import CudaError
+from zluda.driver.translated.arrays import free_arrays_of
 from zluda.driver.translated.services import check_output, flush
 from zluda.driver.translated.state import Context, State, entry
+from zluda.driver.translated.textures import drop_objects_of, drop_references_in
 
 DRIVER_VERSION = 13000  # CUDA 13.0: what the 13.x runtimes ask for at least
 
@@ -252,6 +254,8 @@ def _destroy(state: State, context: int) -> None:
             state.device.free(address)
             del state.allocations[address]
             state.bases.remove(address)
+    drop_objects_of(state, context)
+    free_arrays_of(state, context)
     for handle, module in state.modules.items():
         if module.context == context:
             unload(state, handle)
@@ -268,6 +272,9 @@ def unload(state: State, handle: int) -> None:
     flush(state)
     module = state.modules.remove(handle)
     state.services.detach(module.code)
+    for name in module.variables:
+        address, size = module.code.global_variable(name)
+        drop_references_in(state, range(address, address + max(size, 1)))
     for function in module.functions.values():
         state.functions.remove(function)
     module.code.unload()

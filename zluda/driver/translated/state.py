@@ -20,7 +20,9 @@ from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 from zluda.device.base import Code, Device, GpuDevice
 from zluda.device.results import KERNEL_FAILURES
 from zluda.device.services import Services
+from zluda.driver.descriptors import Resource, Texture, View
 from zluda.driver.errors import CudaError
+from zluda.tracefile.arrays import ArrayShape
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -122,6 +124,43 @@ class Allocation:
     host: bool = False
 
 
+@dataclass(slots=True)
+class Array:
+    """An array, in device memory without gaps. Of a mipmapped array ``levels`` are the arrays that are its
+    levels; of such a level, ``whole`` is the mipmapped array, which owns the memory.
+    """
+
+    shape: ArrayShape
+    address: int
+    context: int
+    levels: tuple[int, ...] = ()
+    whole: int = 0
+
+
+@dataclass(slots=True)
+class TextureObject:
+    """A texture object or, without ``texture``, a surface object."""
+
+    context: int
+    resource: Resource
+    texture: Texture | None = None
+    view: View | None = None
+
+
+@dataclass(slots=True)
+class Reference:
+    """A texture or surface reference: the module's variable at ``address`` (0: of no module), what is bound
+    to it, and how it is to be read.
+    """
+
+    context: int
+    address: int
+    surface: bool
+    resource: Resource | None = None
+    format: tuple[int, int] | None = None  # CUarray_format and channels, where the program set them
+    texture: Texture = field(default_factory=Texture)
+
+
 class State:
     """The driver's tables; one of it for a driver."""
 
@@ -139,6 +178,10 @@ class State:
         self.functions: Handles[Function] = Handles()
         self.streams: Handles[Stream] = Handles()
         self.events: Handles[Event] = Handles()
+        self.arrays: Handles[Array] = Handles()
+        self.texture_objects: Handles[TextureObject] = Handles()
+        self.surface_objects: Handles[TextureObject] = Handles()
+        self.references: Handles[Reference] = Handles()
         self.allocations: dict[int, Allocation] = {}
         self.bases: list[int] = []  # of the allocations, sorted
         self.primary: int | None = None

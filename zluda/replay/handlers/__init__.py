@@ -5,7 +5,10 @@ A handler decodes a recorded call, turns its handles and addresses into live one
 To add an entry, write a function with ``@handles("cuXyz")`` in the module of its subject.
 """
 
-from zluda.replay.handlers import code, contexts, launches, memory, streams
+from collections.abc import Callable
+
+from zluda.replay.handlers import arrays, boxes, code, contexts, launches, memory, streams
+from zluda.replay.handlers.memory import Source
 from zluda.replay.handlers.table import HANDLERS, Handler, Phase, created
 from zluda.replay.playback import Playback
 from zluda.tracefile import Call
@@ -15,20 +18,46 @@ __all__ = [
     "UNIFIED_COPIES",
     "Handler",
     "Phase",
+    "Source",
+    "arrays",
+    "boxes",
     "code",
     "contexts",
     "created",
+    "delivered_to",
     "handler_of",
     "launches",
     "memory",
+    "source_of",
     "streams",
 ]
 
-UNIFIED_COPIES = frozenset(("cuMemcpy", "cuMemcpyAsync"))
+_RESOLVERS: dict[str, Callable[[Playback, Call], Handler]] = {
+    **dict.fromkeys(("cuMemcpy", "cuMemcpyAsync"), memory.unified_copy),
+    **dict.fromkeys(boxes.BOX_COPIES, boxes.box_copy),
+}
+"""Entries that are one thing or another by their arguments."""
+
+UNIFIED_COPIES = frozenset(_RESOLVERS)
+
+_SOURCES = {
+    **dict.fromkeys(boxes.BOX_COPIES, boxes.box_source),
+    **dict.fromkeys(("cuMemcpyAtoH", "cuMemcpyAtoHAsync"), boxes.array_source),
+}
 
 
 def handler_of(state: Playback, call: Call, base: str) -> Handler | None:
     """The handler of a call of entry ``base``; None where it has none."""
-    if base in UNIFIED_COPIES:
-        return memory.unified_copy(state, call)
+    if base in _RESOLVERS:
+        return _RESOLVERS[base](state, call)
     return HANDLERS.get(base)
+
+
+def source_of(state: Playback, call: Call, base: str) -> Source:
+    """What a copy to the host, of entry ``base``, reads."""
+    return _SOURCES.get(base, memory.source_of)(state, call)
+
+
+def delivered_to(call: Call) -> str:
+    """The parameter whose payload is what NVIDIA delivered."""
+    return next(name for name in ("dstHost", "pCopy", "dst") if name in call.arguments)

@@ -30,9 +30,10 @@ def primary_release(state: Playback, call: Call) -> None:
 
 @handles("cuDevicePrimaryCtxReset")
 def primary_reset(state: Playback, call: Call) -> None:
+    primary = state.primary
     state.driver.cuDevicePrimaryCtxReset(device(call))
     state.retain_primary()
-    state.drop_freed()
+    state.drop_freed(primary)
 
 
 @handles("cuDevicePrimaryCtxSetFlags")
@@ -49,10 +50,11 @@ def create(state: Playback, call: Call) -> None:
 @handles("cuCtxDestroy")
 def destroy(state: Playback, call: Call) -> None:
     recorded = call.arguments["ctx"]
-    state.driver.cuCtxDestroy(state.handles.live("context", recorded))
+    live = state.handles.live("context", recorded)
+    state.driver.cuCtxDestroy(live)
     state.handles.release("context", recorded)
     state.drop_context(recorded)
-    state.drop_freed()
+    state.drop_freed(live)
 
 
 @handles("cuCtxSetCurrent")

@@ -23,6 +23,25 @@ def attributes(data: bytes) -> tuple[LaunchAttribute, ...]:
     )
 
 
+def _exchanged(state: Playback, launch: Launch, parameters: bytes) -> bytes:
+    """The parameters with the replay's handles of texture and surface objects, where they are others.
+
+    So it is on NVIDIA's own driver, which gives out its own. Exchanged are parameters of eight bytes, and
+    words of structures, that are such a handle; one in memory, which cannot be told from a number, is not.
+    """
+    elsewhere = state.memory.arrays.elsewhere()
+    if not elsewhere:
+        return parameters
+    moved = bytearray(parameters)
+    for offset, size in launch.layout or ():
+        for at in range(-(-offset // 8) * 8, offset + size - 7, 8):
+            recorded = int.from_bytes(launch.parameters[at : at + 8], "little")
+            if recorded in elsewhere:
+                moved[at : at + 8] = elsewhere[recorded].to_bytes(8, "little")
+                state.exchanged[recorded] = elsewhere[recorded]
+    return bytes(moved)
+
+
 @handles("cuLaunchKernel", "cuLaunchKernelEx", phase=Phase.LAUNCH)
 def issue_recorded(state: Playback, call: Call) -> None:
     issue(state, call, state.record.trace.launch(call.sequence))
@@ -41,7 +60,7 @@ def issue(state: Playback, call: Call, launch: Launch) -> None:
         launch.block,
         launch.shared_bytes,
         stream,
-        state.memory.translate_words(launch.parameters),
+        _exchanged(state, launch, state.memory.translate_words(launch.parameters)),
         attributes=attributes(launch.attributes),
     )
     state.driver.cuStreamSynchronize(stream)

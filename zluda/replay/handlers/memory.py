@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zluda.replay.handlers.table import Handler, Phase, Run, gap, handles
 from zluda.replay.memory import LiveAllocation
 from zluda.replay.playback import Playback
@@ -123,24 +125,27 @@ for _asynchronous, _suffix in ((False, ""), (True, "Async")):
 # --- copies to the host ------------------------------------------------------------------------------
 
 
-def delivered_to(call: Call) -> str:
-    """The parameter whose payload is what NVIDIA delivered."""
-    return "dstHost" if "dstHost" in call.arguments else "dst"
+class Source(NamedTuple):
+    """What a copy to the host reads: ranges of an allocation, in the order in which it delivers them."""
+
+    one: LiveAllocation
+    spans: list[tuple[int, int]]
 
 
-def source_of(state: Playback, call: Call) -> tuple[LiveAllocation, int, int]:
-    """(allocation, offset, size in bytes) that a copy to the host reads."""
+def source_of(state: Playback, call: Call) -> Source:
+    """What a copy of one range to the host reads."""
     arguments = call.arguments
     size = arguments["ByteCount"]
     source = arguments["srcDevice"] if "srcDevice" in arguments else arguments["src"]
     one, offset = target(state, source, size)
-    return one, offset, size
+    return Source(one, [(offset, offset + size)])
 
 
 @handles("cuMemcpyDtoH", "cuMemcpyDtoHAsync", phase=Phase.COPY)
 def deliver(state: Playback, call: Call) -> bytes:
     """Issue a copy to the host; returns the bytes it delivers."""
-    one, offset, size = source_of(state, call)
+    one, ((offset, stop),) = source_of(state, call)
+    size = stop - offset
     if "hStream" in call.arguments:
         return state.driver.cuMemcpyDtoHAsync(one.base + offset, size, state.stream(call))
     return state.driver.cuMemcpyDtoH(one.base + offset, size)

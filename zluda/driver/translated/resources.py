@@ -1,0 +1,177 @@
+"""From CUDA's resource, texture and view descriptors to the descriptor that compiled code reads."""
+
+from __future__ import annotations
+
+from zluda.driver.descriptors import Resource, ResourceType, Texture, View
+from zluda.driver.errors import CudaError
+from zluda.driver.translated.state import State
+from zluda.errors import UnsupportedError
+from zluda.numerics.texture.layout import (
+    Address,
+    Descriptor,
+    Filter,
+    Flags,
+    Format,
+    Geometry,
+    Kind,
+    Level,
+    channel_format,
+    tight_levels,
+)
+from zluda.tracefile.arrays import CUBE, LAYERED, SURFACE, ArrayShape
+
+# CU_TRSF_ flags of cuda.h.
+_READ_AS_INTEGER = 0x01
+_FLAGS = {
+    0x02: Flags.NORMALIZED_COORDINATES,
+    0x10: Flags.SRGB,
+    0x20: Flags.NO_TRILINEAR_OPTIMIZATION,
+    0x40: Flags.SEAMLESS_CUBE,
+}
+
+# CUresourceViewFormat, from 1 on: 1, 2 and 4 channels of each of these.
+_VIEW_FORMATS = (
+    *(Format.UNSIGNED_INT8, Format.SIGNED_INT8, Format.UNSIGNED_INT16, Format.SIGNED_INT16),
+    *(Format.UNSIGNED_INT32, Format.SIGNED_INT32, Format.HALF, Format.FLOAT),
+)
+
+
+def descriptor_of(state: State, resource: Resource, texture: Texture | None, view: View | None) -> Descriptor:
+    """The descriptor of a texture or (without ``texture``) of a surface over a resource.
+
+    Raises CUDA_ERROR_INVALID_VALUE for what CUDA refuses and UnsupportedError for formats that are not
+    sampled.
+    """
+    if resource.type in (ResourceType.ARRAY, ResourceType.MIPMAPPED_ARRAY):
+        plain = _of_array(state, resource, surface=texture is None)
+    elif texture is None:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail="a surface is made of an array")
+    else:
+        plain = _of_memory(state, resource)
+    if view is not None:
+        plain = _viewed(plain, view)
+    return plain if texture is None else _sampled(plain, texture)
+
+
+def _of_array(state: State, resource: Resource, *, surface: bool) -> Descriptor:
+    array = state.arrays[resource.at]
+    if bool(array.levels) != (resource.type == ResourceType.MIPMAPPED_ARRAY):
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"array {resource.at:#x} is not of that type")
+    shape = array.shape
+    if surface and not shape.flags & SURFACE:
+        detail = f"array {resource.at:#x} was made without CUDA_ARRAY3D_SURFACE_LDST"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+    size = (shape.width, max(shape.height, 1), 1 if shape.layered else max(shape.depth, 1))
+    slices = max(shape.depth, 1) if shape.layered else 1
+    levels, _ = tight_levels(
+        size, shape.texel_bytes, levels=shape.levels, slices=slices, address=array.address
+    )
+    format, _ = channel_format(shape.format)
+    return Descriptor(
+        *(Kind.SURFACE if surface else Kind.TEXTURE, _geometry(shape), format, shape.channels, levels),
+        layers=(slices // 6 if shape.flags & CUBE else slices) if shape.flags & LAYERED else 1,
+        array_format=shape.format,
+    )
+
+
+def _geometry(shape: ArrayShape) -> Geometry:
+    if shape.layered:
+        geometry = Geometry.D2 if shape.height else Geometry.D1
+    else:
+        geometry = Geometry.D3 if shape.depth else Geometry.D2 if shape.height else Geometry.D1
+    if shape.flags & LAYERED:
+        geometry |= Geometry.LAYERED
+    return geometry | Geometry.CUBE if shape.flags & CUBE else geometry
+
+
+def _of_memory(state: State, resource: Resource) -> Descriptor:
+    format, _ = channel_format(resource.format)
+    texel = format.bytes * resource.channels
+    if resource.type == ResourceType.LINEAR:
+        width, geometry = resource.size // texel, Geometry.D1 | Geometry.BUFFER
+        level = Level(resource.at, resource.size, resource.size, width)
+        span = resource.size
+    elif resource.type == ResourceType.PITCH2D:
+        geometry = Geometry.D2
+        slice_bytes = resource.pitch * resource.height
+        level = Level(resource.at, resource.pitch, slice_bytes, resource.width, resource.height)
+        span = slice_bytes - resource.pitch + resource.width * texel
+    else:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"resource type {resource.type}")
+    if not _held(state, resource.at, span):
+        detail = f"{resource.at:#x}+{span:#x} is in no allocation"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+    return Descriptor(
+        *(Kind.TEXTURE, geometry, format, resource.channels, [level]), array_format=resource.format
+    )
+
+
+def _held(state: State, address: int, size: int) -> bool:
+    """Whether a range lies in one allocation or in a module's variable."""
+    ranges = [(base, one.size) for base, one in state.allocations.items()]
+    for _, module in state.modules.items():
+        ranges += [module.code.global_variable(name) for name in module.variables]
+    return any(base <= address and address + size <= base + length for base, length in ranges)
+
+
+def _viewed(plain: Descriptor, view: View) -> Descriptor:
+    """The part of a resource that a view shows, as the format that it gives."""
+    first, last = view.first_level, view.last_level
+    if not first <= last < len(plain.levels):
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"levels {first} to {last} of {len(plain.levels)}")
+    format, channels = plain.format, plain.channels
+    if view.format:
+        kind, channels = divmod(view.format - 1, 3)
+        if kind >= len(_VIEW_FORMATS):
+            raise UnsupportedError(f"CUresourceViewFormat {view.format:#x}", "resource view")
+        format, channels = _VIEW_FORMATS[kind], 1 << channels
+    if format.bytes * channels != plain.texel_bytes:
+        detail = f"a view of {format.bytes * channels} bytes a texel, of texels of {plain.texel_bytes}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+    faces = 6 if plain.geometry & Geometry.CUBE else 1
+    layers = view.last_layer - view.first_layer + 1
+    if layers < 1 or view.last_layer >= plain.layers * faces:
+        detail = f"layers {view.first_layer} to {view.last_layer} of {plain.layers * faces}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+    levels = [
+        Level(
+            *(one.address + view.first_layer * one.slice_pitch, one.row_pitch, one.slice_pitch),
+            *(one.width, one.height, one.depth),
+        )
+        for one in plain.levels[first : last + 1]
+    ]
+    layered = bool(plain.geometry & Geometry.LAYERED)
+    return Descriptor(
+        *(plain.kind, plain.geometry, format, channels, levels),
+        layers=max(layers // faces, 1) if layered else 1,
+        array_format=plain.array_format,
+    )
+
+
+def _sampled(plain: Descriptor, texture: Texture) -> Descriptor:
+    flags = Flags(0)
+    for bit, flag in _FLAGS.items():
+        flags |= flag if texture.flags & bit else Flags(0)
+    _, always_normalised = channel_format(plain.array_format or plain.format)
+    small = plain.format.bytes <= 2 and plain.format is not Format.HALF
+    if always_normalised or (small and not texture.flags & _READ_AS_INTEGER):
+        flags |= Flags.READ_NORMALIZED
+    try:
+        x, y, z = (Address(mode) for mode in texture.address_modes)
+        filters = Filter(texture.filter_mode), Filter(texture.mipmap_filter_mode)
+    except ValueError as error:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error)) from error
+    return Descriptor(
+        *(plain.kind, plain.geometry, plain.format, plain.channels, plain.levels),
+        layers=plain.layers,
+        flags=flags,
+        address=(x, y, z),
+        filter=filters[0],
+        mip_filter=filters[1],
+        max_anisotropy=texture.max_anisotropy,
+        mip_bias=texture.mipmap_level_bias,
+        min_lod=texture.min_mipmap_level_clamp,
+        max_lod=texture.max_mipmap_level_clamp,
+        border=texture.border_color,
+        array_format=plain.array_format,
+    )
