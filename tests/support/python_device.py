@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zluda.device.base import Dim3, KernelParameter
+from zluda.device.base import APART, Dim3, KernelParameter, Together
 from zluda.driver import Driver
 from zluda.driver.translated import TranslatedDriver
 from zluda.errors import DeviceError, Error, UnsupportedError
@@ -106,7 +106,14 @@ class PythonDevice:
         return _Code(self, module, globals_at or {})
 
     def launch(
-        self, kernel: _Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: _Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         self.kernels[kernel.name](self, grid, block, parameters)
 

@@ -24,6 +24,28 @@ Dim3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """What a launch says of blocks that run together.
+
+    ``cluster`` is the shape of its clusters in blocks where it names one, by attribute or the kernel's
+    directive; ``cooperative``: all of its blocks are resident at once, and may synchronise.
+    """
+
+    cluster: Dim3 | None = None
+    cooperative: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        x, y, z = self.cluster or (1, 1, 1)
+        return x * y * z
+
+
+APART = Together()
+"""A launch whose blocks have nothing to do with each other."""
+
+
+@dataclass(frozen=True, slots=True)
 class Geometry:
     """A warp as ``groups`` vectors of ``width`` lanes (their product is 32, or 1 lane a thread on a GPU)."""
 
@@ -111,8 +133,9 @@ class CompiledKernel:
     ``entry`` names the function in ``code`` (a relocatable object). ``symbols`` are the module variables
     whose addresses the code reads, in the order of the address table it is given. ``shared_bytes`` is static
     shared memory; dynamic shared memory begins right after it, at ``dynamic_shared_offset``. ``refusals`` are
-    what the code cannot do, named should a thread come to it. ``one_warp`` says why waves of 64 lanes hold
-    one warp each (``zluda.compiler.amd.slow``); empty where they hold two.
+    what the code cannot do, named should a thread come to it. ``waits_for_blocks``: a block may wait in a
+    loop for memory that another block writes. ``one_warp`` says why waves of 64 lanes hold one warp each
+    (``zluda.compiler.amd.slow``); empty where they hold two.
     """
 
     name: str
@@ -127,12 +150,15 @@ class CompiledKernel:
     instructions: int
     refusals: tuple[Refusal, ...] = ()
     one_warp: str = ""
+    waits_for_blocks: bool = False
 
 
 class TargetOps(Protocol):
     """The instructions whose form depends on the machine. ``f`` is the function being generated.
 
     Addresses are Lanes of ``i32`` or ``i64`` in the given state space; ``f.mask`` says which lanes execute.
+    In clusters of several blocks, and only there, a space may be ``shared::cluster``; ``shared`` is then the
+    block's own part of that window.
     """
 
     geometry: Geometry
@@ -222,6 +248,18 @@ class TargetOps(Protocol):
         predicate: Lanes | None = None,
     ) -> Lanes | None:
         """``bar.sync`` (wait), ``bar.arrive`` (not wait), ``bar.red`` (reduce popc, and, or)."""
+        ...
+
+    def cluster_arrive(self, f: FunctionCodegen) -> None:
+        """``barrier.cluster.arrive`` for the executing lanes."""
+        ...
+
+    def cluster_wait(self, f: FunctionCodegen) -> None:
+        """``barrier.cluster.wait``: until all threads of the cluster have arrived."""
+        ...
+
+    def block_shift(self, f: FunctionCodegen) -> Value:
+        """In a shared address of a cluster of several blocks, how many bits (``i32``) are below the rank."""
         ...
 
     def shuffle(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from zluda.compiler import ir
 from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import SharedLayout, function_handle
-from zluda.compiler.target import Dim3, Refusal
+from zluda.compiler.target import APART, Dim3, Refusal, Together
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
@@ -25,12 +25,14 @@ from zluda.ptx.module import (
 )
 
 
-def kernel_unit(module: Module, name: str, block: Dim3, contract: str = "auto") -> Unit:
+def kernel_unit(
+    module: Module, name: str, block: Dim3, contract: str = "auto", together: Together = APART
+) -> Unit:
     """A kernel with all it reaches. Raises Error where there is none so named, PtxError for its text."""
     function = module.function(name)
     if not function.is_entry or function.body is None:
         raise Error(f"{module.file}: {name} is not a kernel")
-    return Unit(module, function, block, contract=contract)
+    return Unit(module, function, block, contract=contract, together=together)
 
 
 def symbols_in(operand: Operand) -> Iterator[str]:
@@ -62,9 +64,11 @@ def named(function: Function) -> Iterator[tuple[Instruction, str]]:
 class Unit:
     """What is compiled together. ``functions`` are those that ``kernel`` can reach, in discovery order.
 
-    ``numerics`` says how approximate instructions are computed, ``contract`` which products and sums are
-    rounded as one (:mod:`zluda.compiler.contract`), ``slow_mode`` whether waves of 64 lanes hold one warp
-    (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do.
+    ``together`` says how its blocks are launched, ``waits_for_blocks`` that one may wait for what another
+    writes (found as code is generated). ``numerics`` says how approximate instructions are computed,
+    ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``slow_mode``
+    whether waves of 64 lanes hold one warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp``
+    why they do.
     """
 
     module: Module
@@ -82,6 +86,8 @@ class Unit:
     slow_mode: str = ""
     one_warp: str = ""
     contract: str = "auto"
+    together: Together = APART
+    waits_for_blocks: bool = False
 
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
@@ -110,6 +116,11 @@ class Unit:
     def warps(self) -> int:
         """Warps a block, the last one perhaps partly filled."""
         return -(-self.threads // 32)
+
+    @property
+    def clustered(self) -> bool:
+        """Whether it runs in clusters of several blocks."""
+        return self.together.blocks > 1
 
     def symbol_index(self, name: str) -> int:
         """Where a module variable's address stands in the table the code reads."""

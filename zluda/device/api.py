@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from zluda.compiler.target import Together
 from zluda.device import arguments, names
 from zluda.device.images import ptx_text
 from zluda.device.services import Services, with_assertion
@@ -110,12 +111,18 @@ class Device:
         self._show()
 
     def _launch(
-        self, kernel: base.Kernel, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int
+        self,
+        kernel: base.Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared_bytes: int,
+        together: Together,
     ) -> None:
         self._services.ready()
         self._show()
         try:
-            self._device.launch(kernel, grid, block, parameters, shared_bytes=shared_bytes)
+            self._device.launch(kernel, grid, block, parameters, shared_bytes=shared_bytes, together=together)
         except LaunchError as error:
             failed = self._show()
             raise with_assertion(error, failed) from error
@@ -235,8 +242,12 @@ class Kernel:
         block: int | Sequence[int],
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
+        cluster: int | Sequence[int] | None = None,
+        cooperative: bool = False,
     ) -> None:
         """Launch ``grid`` blocks of ``block`` threads, with ``shared_bytes`` of dynamic shared memory.
+
+        ``cluster`` is the shape of clusters in blocks; of a ``cooperative`` grid all blocks run at once.
 
         ``args`` are device arrays, NumPy scalars, integers or bytes, one for each parameter. Raises
         LaunchError for arguments that do not fit and for a kernel that fails.
@@ -252,6 +263,10 @@ class Kernel:
             arguments.dimensions("block", block, self.name),
             arguments.pack(self._kernel, args, self._device),
             shared_bytes,
+            Together(
+                arguments.dimensions("cluster", cluster, self.name) if cluster is not None else None,
+                bool(cooperative),
+            ),
         )
 
 

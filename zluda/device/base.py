@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from zluda.compiler.target import APART, Together
+
 if TYPE_CHECKING:
     from zluda.ptx import Module
 
-__all__ = ["APART", "Code", "Device", "Dim3", "GpuDevice", "Kernel", "KernelParameter", "Perturbed", "Prepared"]
-__all__ += ["Streams", "Together"]
+__all__ = ["APART", "Code", "Device", "Dim3", "GpuDevice", "Kernel", "KernelParameter", "Perturbed"]
+__all__ += ["Prepared", "Printing", "Streams", "Together"]
 
 Dim3 = tuple[int, int, int]
 
@@ -96,9 +98,18 @@ class Device(Protocol):
         ...
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         """Run to completion or raise LaunchError. ``parameters`` is the packed ``.param`` buffer.
+
+        ``together`` says which blocks run at once; clusters that a kernel's directives name need no saying.
 
         The error of a kernel that ran names a block; without one, the launch was refused.
         """
@@ -164,7 +175,7 @@ class Printing(Protocol):
 class Prepared(Protocol):
     """A device that compiles kernels, which it can do before it launches one."""
 
-    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+    def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Have the code that a launch in blocks of this shape runs. Raises as ``launch`` does."""
         ...
 
@@ -190,9 +201,9 @@ class GpuDevice(Device, Protocol):
         *,
         shared_bytes: int = 0,
         stream: int = 0,
-        cooperative: bool = False,
+        together: Together = APART,
     ) -> None:
-        """Launch on a stream, as ``launch`` does without waiting; ``cooperative``: all blocks at once."""
+        """Launch on a stream, as ``launch`` does without waiting."""
         ...
 
     def memory_info(self) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from zluda.device.base import Dim3
 from zluda.errors import LaunchError
 
 MAX_THREADS = 1024
+MAX_SHARED_BYTES = 227 << 10  # a block's most on sm_90
 _GRID_LIMITS = (0x7FFFFFFF, 0xFFFF, 0xFFFF)
 _BLOCK_LIMITS = (1024, 1024, 64)
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zluda.compiler.services import PRINTING
-from zluda.device.base import Dim3, Kernel, KernelParameter
+from zluda.device.base import APART, Dim3, Kernel, KernelParameter, Together
+from zluda.device.together import launch_attributes
 from zluda.driver import CudaError
+from zluda.driver.base import LaunchAttribute
 from zluda.errors import DeviceError, LaunchError
 from zluda.runner.near import Runner, start
 
@@ -106,12 +108,22 @@ class IsolatedDevice:
         return self._driver.take_output() if self._prints else ("", "")
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         if not isinstance(kernel, IsolatedKernel):
             raise LaunchError("loaded on another device", kernel=kernel.name)
         try:
-            self._driver.cuLaunchKernel(kernel.handle, grid, block, shared_bytes, 0, parameters)
+            attributes = [LaunchAttribute(*a) for a in launch_attributes(together)]
+            self._driver.cuLaunchKernel(
+                kernel.handle, grid, block, shared_bytes, 0, parameters, attributes=attributes
+            )
             self._driver.cuCtxSynchronize()
         except CudaError as error:
             self._driver.recover()  # as a device in this process goes on after a kernel that failed

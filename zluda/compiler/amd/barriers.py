@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
-from zluda.compiler.amd.unit import BARRIERS, TALLIES, VOTES
+from zluda.compiler.amd.unit import BARRIERS, CLUSTER_BARRIER, TALLIES, VOTES
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import WARP, Lanes
 from zluda.errors import UnsupportedError
@@ -62,7 +62,9 @@ class BarrierOps(AtomicOps):
     def clear_barriers(self, f: FunctionCodegen) -> None:
         """At a kernel's start, where it has barriers in LDS."""
         starts = [
-            f.unit.shared.offsets[name] for name in (BARRIERS, TALLIES) if name in f.unit.shared.offsets
+            f.unit.shared.offsets[name]
+            for name in (BARRIERS, TALLIES, CLUSTER_BARRIER)
+            if name in f.unit.shared.offsets
         ]
         if not starts:
             return

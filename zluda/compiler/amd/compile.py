@@ -8,7 +8,7 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
-from zluda.compiler.amd import approximate, slow
+from zluda.compiler.amd import approximate, clusters, slow
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.halves import may_disturb
 from zluda.compiler.amd.inputs import unread_inputs
@@ -132,11 +132,13 @@ def _define_kernel(unit: Unit, ops: AmdOps) -> None:
     ops.clear_barriers(f)
     if ops.one_warp:
         slow.guard(ops, f, LEAVE)
-    NativeControl(f).write()
+    NativeControl(f, lambda: ops.leave(f)).write()
     f.b.branch(LEAVE)
     f.b.label(LEAVE)
     f.b.ret()
     size = parameter_layout(unit.kernel.parameters)[1]
+    if unit.clustered:
+        size = clusters.parameter_bytes(size)
     if ops.one_warp:
         size = slow.parameter_bytes(size)
     parameters = f"{CONSTANT} byref([{size} x i8]) align 16 {PARAMETERS.ref}" if size else ""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.machine import CONSTANT, FLAT, GLOBAL, SHARED, STACK, one
 from zluda.compiler.amd.special import SpecialRegisters
+from zluda.compiler.amd.surroundings import external
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.ir import Value, constant, vector_type
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.stops import FAULT_CODES
@@ -47,6 +49,8 @@ class MemoryOps(SpecialRegisters):
 
     def window(self, f: FunctionCodegen, space: str) -> Value:
         """Where an aperture begins; 0 for spaces whose addresses are the machine's."""
+        if f.unit.clustered and space in ("shared", CLUSTER):
+            return self.cluster_memory(f)
         pointer = {"shared": SHARED, "local": STACK}.get(space)
         if pointer is None:
             return constant("i64", 0)
@@ -56,15 +60,31 @@ class MemoryOps(SpecialRegisters):
     def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
         """``isspacep`` (PTX ISA 9.7.9.17); kernel parameters are part of the global window."""
         b, at = f.b, address.parts[0]
-        pointer = b.cast("inttoptr", at, FLAT)
         inside = {
-            "shared": b.call("llvm.amdgcn.is.shared", [pointer], "i1"),
-            "local": b.call("llvm.amdgcn.is.private", [pointer], "i1"),
+            **self._in_shared(f, at),
+            "local": self._in_aperture(f, at, "local"),
             "const": self._in_const(f, at),
             "param": self._in_parameters(f, at),
         }
-        inside["global"] = b.not_(b.or_(b.or_(inside["shared"], inside["local"]), inside["const"]))
+        inside["global"] = b.not_(b.or_(b.or_(inside[CLUSTER], inside["local"]), inside["const"]))
         return one(inside[space])
+
+    def _in_aperture(self, f: FunctionCodegen, address: Value, space: str) -> Value:
+        """By the upper halves: LLVM 22 folds ``is.shared`` or ``is.private`` of one pointer wrongly."""
+        b = f.b
+        return b.icmp("eq", b.lshr(address, 32), b.lshr(self.window(f, space), 32))
+
+    def _in_shared(self, f: FunctionCodegen, address: Value) -> dict[str, Value]:
+        """Whether it is in the block's shared memory, and whether in its cluster's."""
+        b = f.b
+        if not f.unit.clustered:
+            inside = self._in_aperture(f, address, "shared")
+            return {"shared": inside, CLUSTER: inside}
+        size = b.zext(self.group_bytes(f), "i64")
+        return {
+            "shared": b.icmp("ult", b.sub(address, self.own_memory(f)), size),
+            CLUSTER: b.icmp("ult", b.sub(address, self.cluster_memory(f)), self.cluster_bytes(f)),
+        }
 
     def _in_const(self, f: FunctionCodegen, address: Value) -> Value:
         b = f.b
@@ -84,7 +104,7 @@ class MemoryOps(SpecialRegisters):
 
     def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """A shared variable's offset is known; addresses in memory are the same in all lanes."""
-        if _stack_variable(f, name) is None and name in f.unit.shared.offsets:
+        if _stack_variable(f, name) is None and name in f.unit.shared.offsets and not f.unit.clustered:
             return constant_shape(f.unit.shared.offsets[name])
         return UNIFORM
 
@@ -94,7 +114,10 @@ class MemoryOps(SpecialRegisters):
         if stack is not None:
             return one(f.b.cast("ptrtoint", self.stack_pointer(f, stack), "i32"))
         if name in f.unit.shared.offsets:
-            return Lanes(self.symbol_shape(f, name), (constant("i32", f.unit.shared.offsets[name]),))
+            offset = constant("i32", f.unit.shared.offsets[name])
+            if f.unit.clustered:
+                return one(f.b.add(f.b.shl(self.cluster_rank(f), self.block_shift(f)), offset))
+            return Lanes(self.symbol_shape(f, name), (offset,))
         if f.function.is_entry:
             for slot in parameter_layout(f.function.parameters)[0]:
                 if slot.name == name:
@@ -120,9 +143,20 @@ class MemoryOps(SpecialRegisters):
         b = f.b
         if address.ref.startswith(_PARAMETER):  # as a pointer, so that LLVM sees which memory it is
             return b.gep(PARAMETERS, int(address.ref.removeprefix(_PARAMETER)) + offset)
+        if f.unit.clustered and space in ("shared", CLUSTER):
+            pointer = self._shared_pointer(f, b.resize(address, "i32"), own=space == "shared")
+            return b.gep(pointer, offset) if offset else pointer
         kind = _SPACES[space]
         pointer = b.cast("inttoptr", b.resize(address, "i32" if kind in _NARROW else "i64"), kind)
         return b.gep(pointer, offset) if offset else pointer
+
+    def _shared_pointer(self, f: FunctionCodegen, address: Value, *, own: bool) -> Value:
+        """Into the shared memory of a cluster of several blocks, or by the bits below the rank its own."""
+        b = f.b
+        if own:
+            address = b.and_(address, b.sub(b.shl(constant("i32", 1), self.block_shift(f)), 1))
+        start = self.own_memory(f) if own else self.cluster_memory(f)
+        return b.cast("inttoptr", b.add(start, b.zext(address, "i64")), GLOBAL)
 
     def refuse(self, f: FunctionCodegen, refusal: Refusal) -> None:
         """Note what cannot be done, for the device to name, and stop."""
@@ -141,7 +175,7 @@ class MemoryOps(SpecialRegisters):
             f.b.call("llvm.trap", [])
 
     def _stop(self, f: FunctionCodegen, number: int) -> None:
-        cell = f.b.cast("inttoptr", _external(f, REFUSAL, 4), GLOBAL)
+        cell = f.b.cast("inttoptr", external(f, REFUSAL, 4), GLOBAL)
         f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
         f.b.call("llvm.amdgcn.endpgm" if self.end_refused else "llvm.trap", [])
 
@@ -253,11 +287,4 @@ def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
 
 def _module_variable(f: FunctionCodegen, variable: Variable) -> Value:
     """A variable's address: a symbol that the linker is given when the code is loaded."""
-    return _external(f, variable.name, max(variable.align, 1))
-
-
-def _external(f: FunctionCodegen, name: str, align: int) -> Value:
-    """The address (``i64``) of a symbol that the linker is given."""
-    f.unit.symbol_index(name)
-    f.unit.ir.globals[name] = f'@"{name}" = external addrspace(1) global [0 x i8], align {align}'
-    return f.b.cast("ptrtoint", Value(GLOBAL, 1, f'@"{name}"'), "i64")
+    return external(f, variable.name, max(variable.align, 1))

@@ -6,6 +6,8 @@ written with one entry: edges to what were entries note which, and go to a switc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Jump, Leave, Switch
 from zluda.compiler.analysis.order import strongly_connected
 from zluda.compiler.codegen import FunctionCodegen
@@ -16,10 +18,13 @@ DONE, LEAVE = "done", "leave"
 
 
 class NativeControl:
-    """Writes blocks and branches, up to the label ``done``; what stands there is the caller's."""
+    """Writes blocks and branches, up to the label ``done``; what stands there is the caller's.
 
-    def __init__(self, f: FunctionCodegen) -> None:
-        self.f, self.b = f, f.b
+    ``leave`` writes what threads do before they leave the kernel.
+    """
+
+    def __init__(self, f: FunctionCodegen, leave: Callable[[], None]) -> None:
+        self.f, self.b, self.leave = f, f.b, leave
         self.loops = several_entries(f.graph)
         self._loop_of = {entry: n for n, entries in enumerate(self.loops) for entry in entries}
         self._chosen: dict[int, Value] = {n: f.b.alloca("i32", align=4) for n in range(len(self.loops))}
@@ -45,6 +50,8 @@ class NativeControl:
             case Jump(target):
                 self.b.branch(self._to(target))
             case Leave(exits):
+                if exits or self.f.function.is_entry:
+                    self.leave()
                 self.b.branch(LEAVE if exits else DONE)
             case Branch() as branch:
                 predicate = self.f.predicate(branch.predicate, branch.negated).parts[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from zluda import config
 from zluda.compiler.amd.machine import CONSTANT, STACK
 from zluda.compiler.layout import SharedLayout
-from zluda.compiler.target import Dim3
+from zluda.compiler.target import APART, Dim3, Together
 from zluda.compiler.unit import Unit, kernel_unit
 from zluda.ptx import Module
 from zluda.ptx.module import Instruction, Variable
@@ -30,12 +30,18 @@ TALLIES = "zluda.tallies"
 """The shared variable of ``bar.red`` with a thread count: sums and warps of 16 barriers, a word a warp."""
 
 
-def build_unit(module: Module, name: str, contract: str = "auto") -> Unit:
+CLUSTER_BARRIER = "zluda.cluster"
+"""The shared variable that holds the barrier of a cluster of one block, and room to clear it by a warp."""
+
+
+def build_unit(module: Module, name: str, contract: str = "auto", together: Together = APART) -> Unit:
     """The kernel with all it reaches."""
-    unit = kernel_unit(module, name, ANY_BLOCK, contract)
+    unit = kernel_unit(module, name, ANY_BLOCK, contract, together)
     unit.slow_mode = config.load().wave64_slow_mode
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
+    if meets_cluster(unit) and not unit.clustered:
+        own.append(Variable(CLUSTER_BARRIER, "shared", ScalarType.U64, 8, (16,)))
     if own:
         unit.shared = SharedLayout([*unit.shared_variables(), *own])
     return unit
@@ -49,6 +55,11 @@ def is_barrier(instruction: Instruction) -> bool:
 def names_threads(barrier: Instruction) -> bool:
     """Whether a barrier says how many threads take part."""
     return len(barrier.operands) - barrier.destinations - barrier.has("red") > 1
+
+
+def meets_cluster(unit: Unit) -> bool:
+    """Whether threads may come to the cluster's barrier."""
+    return any(barrier.has("cluster") for barrier in _barriers(unit))
 
 
 def _barriers(unit: Unit) -> Iterator[Instruction]:

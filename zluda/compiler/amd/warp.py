@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd.barriers import BarrierOps
+from zluda.compiler.amd.cluster_barrier import ClusterBarrierOps
 from zluda.compiler.amd.machine import one
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.tensor_warp import linear
@@ -27,7 +27,7 @@ def _quad_permutation(sources: Sequence[int]) -> int | None:
     return sum((source & 3) << 2 * lane for lane, source in enumerate(sources[:4]))
 
 
-class WarpOps(BarrierOps):
+class WarpOps(ClusterBarrierOps):
     """The cross-lane part of AMD's TargetOps."""
 
     def shuffle(

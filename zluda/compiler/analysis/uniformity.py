@@ -12,7 +12,6 @@ sides meet (:meth:`Uniformity._clobbered`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,15 +36,29 @@ _COMPUTED = {"mov", "cvta"}
 _POLLING_LOADS = {"volatile", "relaxed", "acquire"}
 
 
-def polls(graph: Graph, blocks: Sequence[int]) -> bool:
-    """Whether a loop of these blocks may wait for memory to change: a lock, or a flag."""
-    return any(
-        (i.opcode == "ld" and i.slots.get("sem") in _POLLING_LOADS)
-        or (i.opcode == "atom" and i.slots.get("op") in ("cas", "exch"))
-        or (i.opcode == "mbarrier" and (i.has("test_wait") or i.has("try_wait")))
+def polls(graph: Graph, blocks: Sequence[int]) -> set[str]:
+    """The state spaces in which a loop of these blocks may wait for memory to change: a lock, or a flag."""
+    return {
+        "shared" if i.opcode == "mbarrier" else i.slots.get("space", "").split("::")[0]
         for n in blocks
         for i in graph.blocks[n].instructions
-    )
+        if _polls(i)
+    }
+
+
+def _polls(instruction: Instruction) -> bool:
+    if instruction.opcode == "ld":
+        return instruction.slots.get("sem") in _POLLING_LOADS
+    if instruction.opcode == "atom":
+        return instruction.slots.get("op") in ("cas", "exch") or _reads_only(instruction)
+    return instruction.opcode == "mbarrier" and (instruction.has("test_wait") or instruction.has("try_wait"))
+
+
+def _reads_only(atomic: Instruction) -> bool:
+    """Whether an atomic operation leaves memory as it is: ``atomicAdd(flag, 0)``, an older way to read."""
+    operand = atomic.operands[2]
+    neutral = {"add": 0, "or": 0, "xor": 0, "and": -1}.get(atomic.slots.get("op", ""))
+    return neutral is not None and isinstance(operand, Immediate) and operand.value == neutral
 
 
 @dataclass(slots=True)
@@ -254,10 +267,13 @@ class Uniformity:
                 waiting = set().union(*sides[:i], *sides[i + 1 :])
                 if meeting != EXIT:
                     waiting.add(meeting)
-                waits = Counter(r for n in waiting for r in self.live.live_in[n])
+                once, more = set[str](), set[str]()  # live into one waiting block, into several
+                for n in waiting:
+                    more |= once & self.live.live_in[n]
+                    once |= self.live.live_in[n]
                 for n in side:
-                    own = self.live.live_in[n] if n in waiting else ()
-                    forced |= {r for r in self._defined[n] if waits[r] > (r in own)}
+                    elsewhere = once - (self.live.live_in[n] - more) if n in waiting else once
+                    forced |= self._defined[n] & elsewhere
         return forced
 
     # --- zones -----------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Addresses on the CPU: windows, symbols, pointers, alignment.
 
-A generic address is a host address. The shared and local spaces are windows: ``host - window base``. A
-kernel's parameters and module variables are at host addresses; local variables, a call's parameters and a
-function's parameters lie on the stack, one slot a lane side by side, all in the local window.
+A generic address is a host address. The shared and local spaces are windows: ``host - window base``. In a
+cluster of several blocks the shared window is the cluster's, in which a block's own shared memory begins at
+its rank times ``SHARED_STRIDE``, and an access of ``shared`` heeds only the address's bits below. A kernel's
+parameters and module variables are at host addresses; local variables, a call's parameters and a function's
+parameters lie on the stack, one slot a lane side by side, all in the local window.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, lowest_bit
+from zluda.compiler.clusters import CLUSTER
+from zluda.compiler.cpu.context import SHARED_STRIDE
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 _STACK_ALIGN = 64
 _PARAMETER_ALIGN = 16
+_RANK_AT = SHARED_STRIDE.bit_length() - 1
 
 
 def lane_stride(variable: Variable) -> int:
@@ -40,7 +45,7 @@ class AddressOps:
 
     def window(self, f: FunctionCodegen, space: str) -> Value:
         """The host address at which a space's window begins: 0 but for shared and local memory."""
-        field = {"shared": "shared", "local": "stack_low"}.get(space)
+        field = {"shared": "shared", CLUSTER: "shared", "local": "stack_low"}.get(space)
         return context_field(f, field, "i64") if field else constant("i64", 0)
 
     def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
@@ -51,7 +56,8 @@ class AddressOps:
             f.vectors(address) if address.shape.varying or any(address.shape.pattern or ()) else address.parts
         ):
             inside = {s: self._inside(f, s, part) for s in ("shared", "local", "const", "param")}
-            inside["global"] = b.not_(b.or_(b.or_(inside["shared"], inside["local"]), inside["const"]))
+            inside[CLUSTER] = self._in_cluster(f, part) if f.unit.clustered else inside["shared"]
+            inside["global"] = b.not_(b.or_(b.or_(inside[CLUSTER], inside["local"]), inside["const"]))
             parts.append(inside[space])
         return varying(parts, self.geometry, b) if len(parts) > 1 else uniform(parts[0])
 
@@ -71,8 +77,20 @@ class AddressOps:
             ),
             "param": lambda: b.zext(context_field(f, "param_bytes", "i32"), "i64"),
         }[space]()
-        start = context_field(f, "params", "i64") if space == "param" else self.window(f, space)
-        return b.icmp("ult", b.sub(address, start), size)
+        field = {"param": "params", "shared": "own_shared", "local": "stack_low"}[space]
+        return b.icmp("ult", b.sub(address, context_field(f, field, "i64")), size)
+
+    def _in_cluster(self, f: FunctionCodegen, address: Value) -> Value:
+        """Whether an address is in the shared memory of a block of the cluster."""
+        b = f.b
+        place = b.sub(address, self.window(f, "shared"))
+        size = b.zext(context_field(f, "shared_bytes", "i32"), "i64")
+        in_block = b.icmp("ult", b.and_(place, SHARED_STRIDE - 1), size)
+        return b.and_(b.icmp("ult", place, f.unit.together.blocks * SHARED_STRIDE), in_block)
+
+    def block_shift(self, f: FunctionCodegen) -> Value:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        return constant("i32", _RANK_AT)
 
     def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """The shape of :meth:`symbol`."""
@@ -81,7 +99,10 @@ class AddressOps:
             stride = lane_stride(variable)
             return Shape(tuple(lane * stride for lane in range(WARP)), 1, _STACK_ALIGN)
         if name in f.unit.shared.offsets:
-            return constant_shape(f.unit.shared.offsets[name])
+            offset = f.unit.shared.offsets[name]
+            if f.unit.clustered:
+                return Shape(ZEROS, 1, lowest_bit(offset | SHARED_STRIDE))
+            return constant_shape(offset)
         if name in _parameter_offsets(f):
             return Shape(ZEROS, 1, lowest_bit(_parameter_offsets(f)[name] | _PARAMETER_ALIGN))
         module_variable = f.unit.module.variables.get(name)
@@ -96,6 +117,9 @@ class AddressOps:
             return Lanes(shape, (self._stack_address(f, name),))
         if shape.constant is not None:
             return Lanes(shape, (constant("i32", shape.constant),))
+        if name in f.unit.shared.offsets:
+            rank = context_field(f, "cluster_rank", "i32")
+            return Lanes(shape, (f.b.add(f.b.shl(rank, _RANK_AT), f.unit.shared.offsets[name]),))
         offsets = _parameter_offsets(f)
         if name in offsets:
             return Lanes(shape, (f.b.add(context_field(f, "params", "i64"), offsets[name]),))
@@ -134,9 +158,13 @@ class AddressOps:
     def pointer(self, f: FunctionCodegen, space: str, address: Value, offset: int) -> Value:
         """Host pointers, one a lane of ``address``, ``offset`` bytes further."""
         b = f.b
-        if space in ("shared", "local"):
-            start = b.cast("inttoptr", self.window(f, space), "ptr")
-            inside = b.resize(address, "i32" if space == "shared" else "i64")
+        if space in ("shared", CLUSTER, "local"):
+            own = space == "shared" and f.unit.clustered
+            window = context_field(f, "own_shared", "i64") if own else self.window(f, space)
+            start = b.cast("inttoptr", window, "ptr")
+            inside = b.resize(address, "i64" if space == "local" else "i32")
+            if own:
+                inside = b.and_(inside, SHARED_STRIDE - 1)
             if inside.lanes == 1:
                 inside = b.zext(inside, "i64")
             pointer = b.gep(start, inside)

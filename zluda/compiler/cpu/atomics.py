@@ -1,13 +1,15 @@
 """Atomic operations on the CPU: one lane after the other, in lane order.
 
-Shared memory belongs to one thread, so a plain read, operation and write will do; elsewhere blocks on other
-threads take part, and each lane's operation is an atomic instruction, or a compare-and-swap loop for floats.
+Shared memory, a whole cluster's too, belongs to one thread, so a plain read, operation and write will do;
+elsewhere blocks on other threads take part, and each lane's operation is an atomic instruction, or a
+compare-and-swap loop for floats.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import vector
@@ -45,7 +47,7 @@ class AtomicOps(MemoryOps):
         if not wanted and address.shape.uniform and _combines(op, type):
             self._combined(f, space, address, offset, op, type, operands[0])
             return None
-        name = _define(f, op, type, private=space == "shared")
+        name = _define(f, op, type, private=space in ("shared", CLUSTER))
         results = []
         for g in range(self.geometry.groups):
             pointers = self.pointer(f, space, vector(address, g, f.b, self.geometry), offset)

@@ -37,6 +37,7 @@ def compile_unit(unit: Unit) -> CompiledKernel:
         dynamic_shared_offset=unit.shared.dynamic_offset,
         instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
         refusals=tuple(unit.refusals),
+        waits_for_blocks=unit.waits_for_blocks,
     )
 
 

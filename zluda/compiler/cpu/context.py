@@ -9,6 +9,9 @@ BARRIERS = 16  # PTX ISA 9.7.13.1: sixteen barriers a block
 STACK_BYTES = 32 << 20  # address space of a warp's stack: 512 KiB of local memory a thread, and as much again
 STACK_REGION = STACK_BYTES * MAX_WARPS
 
+SHARED_STRIDE = 1 << 24
+"""From one block's shared memory to that of the next block of its cluster, as on NVIDIA GPUs."""
+
 Triple = ctypes.c_uint32 * 3
 
 
@@ -25,17 +28,42 @@ class Barrier(ctypes.Structure):
 
 
 class Fiber(ctypes.Structure):
-    """A warp that can be suspended: its saved stack pointer, and the votes of its last barrier."""
+    """A warp that can be suspended: its saved stack pointer, the votes of its last barrier, and the phase of
+    its cluster's barrier in which it arrived."""
 
     _fields_ = [
         ("stack", ctypes.c_uint64),
         ("votes", ctypes.c_uint32),
         ("voters", ctypes.c_uint32),
+        ("phase", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+    ]
+
+
+class Cluster(ctypes.Structure):
+    """Blocks of one cluster, whose contexts lie side by side from ``first`` on, and their barrier.
+
+    ``left`` blocks have not ended. The barrier: warps arrived and still there, phases that it has completed.
+    """
+
+    _fields_ = [
+        ("first", ctypes.c_uint64),
+        ("size", ctypes.c_uint32),
+        ("left", ctypes.c_uint32),
+        ("arrived", ctypes.c_uint32),
+        ("live", ctypes.c_uint32),
+        ("generation", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
     ]
 
 
 class Context(ctypes.Structure):
-    """What a worker's code knows of the block it runs. Addresses are host addresses."""
+    """What a worker's code knows of the block it runs. Addresses are host addresses.
+
+    ``shared`` is where the shared memory of the cluster's first block begins, ``own_shared`` that of this
+    one. A thread that runs several blocks by turns (``Job.slots``) has one context a block, at ``slots`` of
+    its own, with ``gang`` set; ``resume`` is then where the block goes on, ``escape`` where its thread does.
+    """
 
     _fields_ = [
         ("params", ctypes.c_uint64),
@@ -59,7 +87,21 @@ class Context(ctypes.Structure):
         ("current", ctypes.c_uint32),
         ("ready", ctypes.c_uint32),
         ("pending", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("gang", ctypes.c_uint32),
+        ("own_shared", ctypes.c_uint64),
+        ("workspace", ctypes.c_uint64),
+        ("cluster", ctypes.c_uint64),
+        ("clusterid", Triple),
+        ("nclusterid", Triple),
+        ("cluster_ctaid", Triple),
+        ("cluster_rank", ctypes.c_uint32),
+        ("cluster_waiting", ctypes.c_uint32),
+        ("running", ctypes.c_uint32),
+        ("resume", ctypes.c_uint64),
+        ("slots", ctypes.c_uint64),
+        ("clusters", ctypes.c_uint64),
+        ("slot_stacks", ctypes.c_uint64),
+        ("solo", Cluster),
         ("barriers", Barrier * BARRIERS),
         ("fibers", Fiber * MAX_WARPS),
     ]
@@ -68,7 +110,9 @@ class Context(ctypes.Structure):
 class Job(ctypes.Structure):
     """One launch: what every worker runs, the next block to take, and the first fault.
 
-    ``sequence`` counts launches (a worker waits for it to move), ``done`` the workers that have finished.
+    ``sequence`` counts launches (a worker waits for it to move), ``done`` the workers that have finished. A
+    worker runs up to ``slots`` blocks by turns where that is not 0, whole clusters of ``cluster`` blocks at
+    once; ``workspace`` is where a cooperative grid synchronises.
     """
 
     _fields_ = [
@@ -90,6 +134,24 @@ class Job(ctypes.Structure):
         ("fault_ctaid", Triple),
         ("fault_thread", ctypes.c_uint32),
         ("fault_address", ctypes.c_uint64),
+        ("workspace", ctypes.c_uint64),
+        ("cluster", Triple),
+        ("cluster_size", ctypes.c_uint32),
+        ("slots", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+    ]
+
+
+class GridWorkspace(ctypes.Structure):
+    """What the blocks of a cooperative grid synchronise by, at the address in ``%envreg1`` and ``%envreg2``.
+
+    As ``cooperative_groups`` knows it: the size, then the word that counts arrivals.
+    """
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("barrier", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32 * 14),
     ]
 
 

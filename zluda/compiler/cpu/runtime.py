@@ -17,6 +17,8 @@ EXPORTS = (
     "zluda_fault",
     "zluda_fibers",
     "zluda_yield",
+    "zluda_cluster_arrive",
+    "zluda_cluster_wait",
 )
 """What the device calls, and what kernels import."""
 
@@ -32,7 +34,7 @@ def runtime_ir() -> str:
     """LLVM IR of ``runtime.ll``."""
     values: dict[str, int] = {"BARRIERS": context.BARRIERS, "STACK_BYTES": context.STACK_BYTES}
     values |= {f"FAULT.{name}": code for name, code in FAULT_CODES.items()}
-    for record in (context.Context, context.Job, context.Fiber, context.Barrier):
+    for record in (context.Context, context.Job, context.Fiber, context.Barrier, context.Cluster):
         values[f"sizeof.{record.__name__}"] = ctypes.sizeof(record)
         values |= {f"{record.__name__}.{f[0]}": getattr(record, f[0]).offset for f in record._fields_}
     values["sizeof.barriers"] = ctypes.sizeof(context.Barrier) * context.BARRIERS

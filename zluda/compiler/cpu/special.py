@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
 from zluda.compiler.cpu.context import Context
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import uniform, varying
@@ -21,20 +22,21 @@ _BIG = 1 << 40
 _CONTEXT = {f"%ctaid.{d}": ("ctaid", i) for i, d in enumerate("xyz")}
 _CONTEXT |= {f"%nctaid.{d}": ("nctaid", i) for i, d in enumerate("xyz")}
 _CONTEXT |= {
+    **{f"%clusterid.{d}": ("clusterid", i) for i, d in enumerate("xyz")},
+    **{f"%nclusterid.{d}": ("nclusterid", i) for i, d in enumerate("xyz")},
+    **{f"%cluster_ctaid.{d}": ("cluster_ctaid", i) for i, d in enumerate("xyz")},
+    "%cluster_ctarank": ("cluster_rank", 0),
+    "%envreg1": ("workspace", 1),
+    "%envreg2": ("workspace", 0),
     "%gridid": ("grid_id", 0),
     "%dynamic_smem_size": ("dynamic_shared_bytes", 0),
     "%total_smem_size": ("shared_bytes", 0),
     "%aggr_smem_size": ("shared_bytes", 0),
 }
 
-# One multiprocessor, one cluster of one block: what a program may rely on holds.
+# One multiprocessor: what a program may rely on holds.
 _CONSTANT = {"%smid": 0, "%nsmid": 1, "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0}
-_CONSTANT |= {"%is_explicit_cluster": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1}
-_CONSTANT |= {f"%cluster_ctaid.{d}": 0 for d in "xyz"} | {f"%cluster_nctaid.{d}": 1 for d in "xyz"}
 _CONSTANT |= {"%ntid.w": 1, "%nctaid.w": 1, "%tid.w": 0, "%ctaid.w": 0}
-_ALIASES = {f"%clusterid.{d}": f"%ctaid.{d}" for d in "xyz"} | {
-    f"%nclusterid.{d}": f"%nctaid.{d}" for d in "xyz"
-}
 
 _LANE_MASKS: dict[str, Callable[[int], int]] = {
     "%lanemask_eq": lambda lane: 1 << lane,
@@ -61,7 +63,7 @@ class SpecialRegisters:
 
     def special_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """The shape of a special register; a register that is not known is refused when it is read."""
-        name = _ALIASES.get(name, name)
+        name = alias(f.unit, name)
         if name in ("%tid.x", "%tid.y", "%tid.z"):
             return _thread_shape(f.unit.block, "xyz".index(name[-1]))
         if name in ("%ntid.x", "%ntid.y", "%ntid.z"):
@@ -72,14 +74,15 @@ class SpecialRegisters:
             return VARYING
         if name == "%nwarpid":
             return constant_shape(f.unit.warps)
-        return constant_shape(_CONSTANT[name]) if name in _CONSTANT else UNIFORM
+        known = {**_CONSTANT, **cluster_constants(f.unit)}
+        return constant_shape(known[name]) if name in known else UNIFORM
 
     def special(self, f: FunctionCodegen, name: str) -> Lanes:
         """Raises UnsupportedError for a register that this device does not have."""
-        plain = _ALIASES.get(name, name)
+        plain = alias(f.unit, name)
         shape = self.special_shape(f, plain)
         if shape.constant is not None:
-            return Lanes(shape, (constant("i32", shape.constant),))
+            return Lanes(shape, (constant("i1" if plain == IS_EXPLICIT else "i32", shape.constant),))
         if plain.startswith("%tid."):
             return _thread_index(f, "xyz".index(plain[-1]), shape)
         if plain == "%laneid":

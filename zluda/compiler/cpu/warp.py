@@ -227,12 +227,27 @@ class WarpOps:
         f.b.label(f.b.fresh("stopped"))
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
-        """In a loop that waits for memory to change, let the block's other warps run each time round."""
-        if f.unit.warps == 1:
+        """In a loop that waits for memory to change, let other warps and blocks run each time round."""
+        waited = polls(f.graph, blocks)
+        if waited - {"shared"}:
+            f.unit.waits_for_blocks = True
+        elif f.unit.warps == 1 and not f.unit.clustered:
             return
-        if polls(f.graph, blocks):
+        if waited:
             f.unit.uses_fibers = True
             f.b.call("zluda_yield", [context_pointer()])
+
+    def cluster_arrive(self, f: FunctionCodegen) -> None:
+        """See :class:`~zluda.compiler.target.TargetOps`. A warp counts as one, however many lanes execute."""
+        if f.unit.warps > 1 or f.unit.clustered:
+            f.unit.uses_fibers = True
+            f.b.call("zluda_cluster_arrive", [context_pointer()])
+
+    def cluster_wait(self, f: FunctionCodegen) -> None:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        if f.unit.warps > 1 or f.unit.clustered:
+            f.unit.uses_fibers = True
+            f.b.call("zluda_cluster_wait", [context_pointer()])
 
 
 def stop(b: Builder, active: Value, kind: str, detail: int = 0) -> None:

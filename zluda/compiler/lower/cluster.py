@@ -1,25 +1,23 @@
-"""Clusters of one block: every block is its cluster's only one (PTX ISA 9.7.9.23, .24, 9.7.13.4)."""
+"""Addresses in the shared memory of a cluster (PTX ISA 9.7.9.23, .24).
+
+In clusters of several blocks a shared address holds the block's rank above ``TargetOps.block_shift`` bits, as
+on NVIDIA GPUs; where every block is its cluster's only one it is the block's own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
+from zluda.compiler.lower.memory import map_lanes
 from zluda.compiler.lower.table import lowers
 from zluda.ptx.module import Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
     from zluda.compiler.target import Lanes
-
-
-def refuse_clusters(f: FunctionCodegen, instruction: Instruction) -> None:
-    """Raise UnsupportedError in a kernel that asks for clusters of more than one block."""
-    blocks = 1
-    for count in f.unit.kernel.directives.get("reqnctapercluster", ()):
-        blocks *= count
-    if blocks > 1:
-        raise f.unsupported(instruction, f"{instruction.opcode} in clusters of {blocks} blocks")
 
 
 def _address(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> Lanes:
@@ -29,18 +27,59 @@ def _address(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> 
         return f.read_bits(operand, bits)
     base = f.resize(f.read(operand), 64)
     start = f.ops.window(f, "shared")
-    return uniform(f.b.resize(f.b.add(base.parts[0], start), f"i{bits}"))
+    return map_lanes(f, [base], lambda v: f.b.resize(f.b.add(v[0], start), f"i{bits}"))
+
+
+def in_window(
+    f: FunctionCodegen, address: Lanes, others: list[Lanes], *, generic: bool, change: Callable[..., Value]
+) -> Lanes:
+    """``change(place in the window, others…)`` of an address that is generic or in the window already."""
+    b, bits = f.b, address.type
+    start = b.resize(f.ops.window(f, "shared"), bits)
+
+    def apply(values: list[Value]) -> Value:
+        return change(b.sub(values[0], start) if generic else values[0], *values[1:])
+
+    return map_lanes(f, [address, *others], apply)
+
+
+def of_block(f: FunctionCodegen, place: Value, rank: Value) -> Value:
+    """The place in the block of a rank (``i32``) at which ``place`` is in its own."""
+    b = f.b
+    shift = b.resize(f.ops.block_shift(f), place.type)
+    inside = b.sub(b.shl(b.const(place.type, 1), shift), 1)
+    return b.or_(b.and_(place, b.splat(inside, place.lanes)), b.shl(b.resize(rank, place.type), shift))
 
 
 @lowers("mapa")
 def map_address(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``mapa``: the same place in the memory of the cluster's block of a rank, which is this block."""
-    refuse_clusters(f, instruction)
-    f.write(instruction.operands[0], _address(f, instruction, instruction.operands[1]))
+    """``mapa``: the same place in the memory of the cluster's block of a rank."""
+    destination, source, rank = instruction.operands
+    address = _address(f, instruction, source)
+    if not f.unit.clustered:
+        f.write(destination, address)
+        return
+    generic = "space" not in instruction.slots
+    start = f.b.resize(f.ops.window(f, "shared"), address.type)
+
+    def mapped(place: Value, rank: Value) -> Value:
+        found = of_block(f, place, rank)
+        return f.b.add(found, start) if generic else found
+
+    f.write(destination, in_window(f, address, [f.read_bits(rank, 32)], generic=generic, change=mapped))
 
 
 @lowers("getctarank")
 def block_rank(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``getctarank``: 0."""
-    refuse_clusters(f, instruction)
-    f.write(instruction.operands[0], uniform(f.b.const("i32", 0)))
+    """``getctarank``: the rank of the block in whose memory an address is."""
+    destination, source = instruction.operands
+    if not f.unit.clustered:
+        f.write(destination, uniform(f.b.const("i32", 0)))
+        return
+
+    def rank(place: Value) -> Value:
+        shift = f.b.resize(f.ops.block_shift(f), place.type)
+        return f.b.resize(f.b.lshr(place, shift), "i32")
+
+    address = _address(f, instruction, source)
+    f.write(destination, in_window(f, address, [], generic="space" not in instruction.slots, change=rank))

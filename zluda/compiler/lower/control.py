@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zluda.compiler.lanes import uniform
-from zluda.compiler.lower.cluster import refuse_clusters
 from zluda.compiler.lower.table import lowers
 from zluda.ptx.module import Instruction
 
@@ -58,14 +56,16 @@ def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
 
 
 def _cluster_barrier(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``barrier.cluster`` in a cluster of one block: all threads of the block meet at ``wait``.
+    """``barrier.cluster`` (PTX ISA 9.7.13.4), which a thread arrives at and waits at apart.
 
-    ``arrive`` promises a ``wait`` and has nothing else to do than to make what was written visible.
+    What was written before is seen behind it, unless ``.relaxed`` says that need not be.
     """
-    refuse_clusters(f, instruction)
-    if instruction.has("arrive"):
-        f.ops.fence(f, "cta")
-        return
     if not instruction.has("aligned"):
         f.ops.require_whole_warp(f)
-    f.ops.barrier(f, uniform(f.b.const("i32", 0)), None, wait=True)
+    if instruction.has("arrive"):
+        if not instruction.has("relaxed"):
+            f.ops.fence(f, "cluster")
+        f.ops.cluster_arrive(f)
+        return
+    f.ops.cluster_wait(f)
+    f.ops.fence(f, "cluster")

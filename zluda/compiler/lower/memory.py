@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform
-from zluda.compiler.lower.table import base_space, lowers
+from zluda.compiler.lower.table import base_space, lowers, named_space
 from zluda.compiler.target import VARYING, Lanes
 from zluda.ptx.module import Address, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
 from zluda.ptx.types import ScalarType
@@ -33,7 +33,7 @@ def space_of(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> 
 
     Parameters of functions, and of the calls in a kernel, are local memory (PTX ISA 5.1.6.2).
     """
-    space = base_space(instruction)
+    space = named_space(f, instruction.slots.get("space", ""))
     if space == "param" and not _of_kernel(f, operand):
         return "local"
     if space or not (isinstance(operand, Address) and isinstance(operand.base, Symbol)):
@@ -137,7 +137,8 @@ def convert_address(f: FunctionCodegen, instruction: Instruction) -> None:
 def is_space(f: FunctionCodegen, instruction: Instruction) -> None:
     """``isspacep``: whether a generic address lies in a space's window."""
     destination, source = instruction.operands
-    f.write(destination, f.ops.in_window(f, base_space(instruction), f.read_bits(source, 64)))
+    space = named_space(f, instruction.slots["space"])
+    f.write(destination, f.ops.in_window(f, space, f.read_bits(source, 64)))
 
 
 @lowers("mov")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.lower.lanewise import LANEWISE, unsupported
 from zluda.ptx.module import Instruction
 
@@ -44,3 +45,8 @@ def lower(f: FunctionCodegen, instruction: Instruction) -> None:
 def base_space(instruction: Instruction) -> str:
     """The state space named, without its sub-qualifier; ``""`` for generic."""
     return instruction.slots.get("space", "").split("::")[0]
+
+
+def named_space(f: FunctionCodegen, space: str) -> str:
+    """A state space as targets know it: ``shared::cluster`` is ``shared`` where a cluster has one block."""
+    return CLUSTER if space == CLUSTER and f.unit.clustered else space.split("::")[0]

@@ -13,14 +13,17 @@ from zluda.compiler import compile_kernel
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.memory import REFUSAL, STOPPED
+from zluda.compiler.amd.special import WORKSPACE
 from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.services import linked
 from zluda.compiler.stops import FAULTS
-from zluda.compiler.target import CompiledKernel
+from zluda.compiler.target import APART, CompiledKernel, Together
+from zluda.device.amd.clusters import ClusterMemory
 from zluda.device.base import Dim3, KernelParameter
-from zluda.device.limits import required_block, thread_limit, validate
+from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
 from zluda.device.placement import VariableMemory, Variables
+from zluda.device.together import arrangement
 from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -132,8 +135,10 @@ class AmdKernel(Generic[K]):
         self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
         self.max_threads_per_block = thread_limit(function.directives)
         self.required_block = required_block(function.directives)
+        self.directives = function.directives
         self._shared_bytes: int | None = None
-        self._loaded: tuple[CompiledKernel, LoadedCode[K]] | None = None
+        self._clusters = ClusterMemory(code.device.variables)
+        self._loaded: dict[Together, tuple[CompiledKernel, LoadedCode[K]]] = {}
 
     @property
     def shared_bytes(self) -> int:
@@ -144,9 +149,9 @@ class AmdKernel(Generic[K]):
             self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
         return self._shared_bytes
 
-    def load(self) -> tuple[CompiledKernel, K]:
+    def load(self, together: Together = APART) -> tuple[CompiledKernel, K]:
         """Compile, link against the module's variables, and load. Raises PtxError or UnsupportedError."""
-        if self._loaded is None:
+        if together not in self._loaded:
             device = self.code.device
             compiled = compile_kernel(
                 self.code.module,
@@ -157,23 +162,38 @@ class AmdKernel(Generic[K]):
                 numerics=device.numerics,
                 contract=device.contract,
                 end_refused=device.end_refused,
+                together=together,
             )
             addresses = {name: self._address(name) for name in compiled.symbols}
             linked = link(compiled.code, addresses)
-            self._loaded = compiled, device.load_code_object(linked, file=self.name)
-        compiled, code = self._loaded
+            self._loaded[together] = compiled, device.load_code_object(linked, file=self.name)
+        compiled, code = self._loaded[together]
         return compiled, code.kernel(compiled.entry)
 
     def dispatch(
-        self, grid: Dim3, block: Dim3, parameters: bytes, shared_bytes: int, *, max_shared: int
+        self,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared_bytes: int,
+        *,
+        max_shared: int,
+        together: Together = APART,
     ) -> Dispatch[K]:
         """What a launch is to give the machine.
 
         Raises LaunchError for one that CUDA would refuse, and what :meth:`load` raises.
         """
+        together = arrangement(self, grid, together)
+        max_shared = MAX_SHARED_BYTES if together.blocks > 1 else max_shared  # not LDS but device memory
         validate(self, grid, block, parameters, shared_bytes, max_shared=max_shared)
-        compiled, loaded = self.load()
-        block, parameters = dispatched(compiled, block, parameters)
+        compiled, loaded = self.load(together)
+        explicit = compiled.parameter_bytes
+        if together.blocks > 1:
+            size = compiled.dynamic_shared_offset + shared_bytes
+            parameters = self._clusters.parameters(parameters[:explicit], grid, together, size, shared_bytes)
+            explicit, shared_bytes = len(parameters), 0
+        block, parameters = dispatched(compiled, block, parameters, explicit)
         # The packet names static and dynamic memory together: what lies between them is asked for as dynamic.
         gap = compiled.dynamic_shared_offset - compiled.shared_bytes if shared_bytes else 0
         return Dispatch(compiled, loaded, block, parameters, shared_bytes + gap)
@@ -181,23 +201,26 @@ class AmdKernel(Generic[K]):
     def _address(self, symbol: str) -> int:
         if symbol == REFUSAL:
             return self.code.device.refusals.address
+        if symbol == WORKSPACE:
+            return self._clusters.workspace()
         return self.code.global_variable(symbol)[0]
 
     def unload(self) -> None:
         """Free the code object."""
-        if self._loaded is not None:
-            self._loaded[1].unload()
-            self._loaded = None
+        for _, code in self._loaded.values():
+            code.unload()
+        self._loaded.clear()
+        self._clusters.free()
 
 
-def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes) -> tuple[Dim3, bytes]:
-    """A workgroup's shape, and the parameters its code reads.
+def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes, explicit: int) -> tuple[Dim3, bytes]:
+    """A workgroup's shape, and the parameters its code reads: ``explicit`` bytes, and what is put behind.
 
     Raises UnsupportedError for a block of more warps than a workgroup has room for, at one warp a wave.
     """
     if not compiled.one_warp:
         return block, parameters
-    shape, extended = slow.dispatch(block, parameters, compiled.parameter_bytes)
+    shape, extended = slow.dispatch(block, parameters, explicit)
     if shape[0] > MAX_THREADS:
         what = (
             f"a block of {block[0] * block[1] * block[2]} threads at one warp a wave, which takes at most 512"

@@ -9,8 +9,9 @@ from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
 from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
-from zluda.device.base import Dim3, Kernel
+from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.memory import HostMemory, Memory
+from zluda.device.together import cluster_shape
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
 
@@ -52,14 +53,21 @@ class AmdDevice(HostMemory):
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> AmdCode[EmulatedKernel]:
         return AmdCode(self, module, globals_at or {})
 
-    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+    def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Compile what a launch runs, twice: for the GPU, and that for this machine."""
         if isinstance(kernel, AmdKernel):
-            _, loaded = kernel.load()
+            _, loaded = kernel.load(Together(cluster_shape(kernel, together), together.cooperative))
             loaded.host(count=False)
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         """Run a grid.
 
@@ -69,10 +77,17 @@ class AmdDevice(HostMemory):
         if not isinstance(kernel, AmdKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
         max_shared = self.emulator.target.lds_bytes
-        made = kernel.dispatch(grid, block, parameters, shared_bytes, max_shared=max_shared)
+        made = kernel.dispatch(
+            grid, block, parameters, shared_bytes, max_shared=max_shared, together=together
+        )
         try:
             self.emulator.launch(
-                made.loaded, grid, made.block, made.parameters, shared_bytes=made.shared_bytes
+                made.loaded,
+                grid,
+                made.block,
+                made.parameters,
+                shared_bytes=made.shared_bytes,
+                together=together,
             )
         except LaunchError as error:
             refusal = self.refusals.take(made.compiled, error)

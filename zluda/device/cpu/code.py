@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from zluda.compiler import compile_kernel
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.services import linked
-from zluda.compiler.target import CompiledKernel
+from zluda.compiler.target import APART, CompiledKernel, Together
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.cpu.link import LinkedKernel
 from zluda.device.cpu.memory import Memory
@@ -38,8 +38,9 @@ class CpuKernel:
         self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
         self.max_threads_per_block = thread_limit(function.directives)
         self.required_block = required_block(function.directives)
+        self.directives = function.directives
         self._shared_bytes: int | None = None
-        self._specializations: dict[Dim3, Specialization] = {}
+        self._specializations: dict[tuple[Dim3, Together], Specialization] = {}
 
     @property
     def shared_bytes(self) -> int:
@@ -51,9 +52,10 @@ class CpuKernel:
             self._shared_bytes = unit.shared.static_bytes
         return self._shared_bytes
 
-    def specialize(self, block: Dim3) -> Specialization:
-        """The code for a block shape. Raises PtxError or UnsupportedError."""
-        found = self._specializations.get(block)
+    def specialize(self, block: Dim3, together: Together = APART) -> Specialization:
+        """The code for a block shape and clusters. Raises PtxError or UnsupportedError."""
+        together = Together(together.cluster)  # cooperative or not, the code is the same
+        found = self._specializations.get((block, together))
         if found is None:
             compiled = compile_kernel(
                 self.code.module,
@@ -62,10 +64,12 @@ class CpuKernel:
                 block=block,
                 numerics=self.code.numerics,
                 contract=self.code.contract,
+                together=together,
             )
             addresses = [self.code.address(n) for n in compiled.symbols]
             table = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
-            found = self._specializations[block] = Specialization(compiled, LinkedKernel(compiled), table)
+            found = Specialization(compiled, LinkedKernel(compiled), table)
+            self._specializations[block, together] = found
         return found
 
 

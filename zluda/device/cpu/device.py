@@ -7,16 +7,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from zluda.compiler import cache
-from zluda.compiler.cpu.context import PERTURBATION, Job, Perturbation
+from zluda.compiler.cpu.context import PERTURBATION, GridWorkspace, Job, Perturbation
 from zluda.compiler.stops import FAULT_CODES, FAULTS
-from zluda.compiler.target import Refusal
+from zluda.compiler.target import APART, Refusal, Together
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.link import runtime
 from zluda.device.cpu.memory import HostMemory, Memory
-from zluda.device.cpu.pool import MAX_SHARED_BYTES, Pool
-from zluda.device.limits import validate
+from zluda.device.cpu.pool import Pool
+from zluda.device.limits import MAX_SHARED_BYTES, validate
+from zluda.device.together import arrangement, cluster_shape, resident_blocks
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -48,6 +49,7 @@ class CpuDevice(HostMemory):
         runtime()
         self._pool = Pool(threads)
         self._grids = itertools.count(1)
+        self._workspace = GridWorkspace()
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> CpuCode:
         own = {PERTURBATION: ctypes.addressof(self._perturbation)}
@@ -68,13 +70,20 @@ class CpuDevice(HostMemory):
         cell = self._perturbation
         cell.share, cell.pattern, cell.seed = share, pattern, seed
 
-    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+    def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Compile what a launch in blocks of this shape runs. Raises PtxError or UnsupportedError."""
         if isinstance(kernel, CpuKernel):
-            kernel.specialize(block)
+            kernel.specialize(block, Together(cluster_shape(kernel, together)))
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         """Run a grid.
 
@@ -84,7 +93,8 @@ class CpuDevice(HostMemory):
         if not isinstance(kernel, CpuKernel):
             raise DeviceError("cpu", f"kernel {kernel.name} was not loaded on this device")
         validate(kernel, grid, block, parameters, shared_bytes, max_shared=MAX_SHARED_BYTES)
-        code = kernel.specialize(block)
+        together = arrangement(kernel, grid, together)
+        code = kernel.specialize(block, together)
         compiled = code.compiled
         buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
         warps = -(-block[0] * block[1] * block[2] // 32)
@@ -92,6 +102,11 @@ class CpuDevice(HostMemory):
         total_shared = (
             compiled.dynamic_shared_offset + shared_bytes if shared_bytes else compiled.shared_bytes
         )
+        resident = 0
+        if together.cooperative:
+            resident = blocks
+        elif together.blocks > 1 or compiled.waits_for_blocks:
+            resident = min(blocks, max(resident_blocks(block, total_shared), together.blocks))
         job = self._pool.launch(
             {
                 "kernel": code.linked.address,
@@ -104,8 +119,12 @@ class CpuDevice(HostMemory):
                 "dynamic_shared_bytes": shared_bytes,
                 "param_bytes": len(parameters),
                 "warps": warps,
+                "cluster": together.cluster or (1, 1, 1),
+                "cluster_size": together.blocks,
+                "workspace": ctypes.addressof(self._workspace) if together.cooperative else 0,
             },
             work=blocks * warps * compiled.instructions,
+            resident=resident,
         )
         if job.fault:
             raise _fault(job, kernel.name, block, compiled.refusals)

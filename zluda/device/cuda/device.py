@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zluda.device.base import Dim3, KernelParameter
+from zluda.device.base import APART, Dim3, KernelParameter, Together
 from zluda.device.cuda import libcuda
 from zluda.device.cuda.arena import Arena
 from zluda.device.cuda.images import Image, load_module
 from zluda.device.cuda.launching import launch, parameter_slots
 from zluda.device.results import KERNEL_FAILURES, CudaError
+from zluda.device.together import launch_attributes
 from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -133,12 +134,20 @@ class CudaDevice:
         return CudaCode(self, module)
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         if not isinstance(kernel, CudaKernel):
             raise LaunchError("loaded on another device", kernel=kernel.name)
         try:
-            launch(self.library, kernel.handle, grid, block, shared_bytes, 0, parameters)
+            attributes = launch_attributes(together)
+            launch(self.library, kernel.handle, grid, block, shared_bytes, 0, parameters, attributes)
             self.library.call("cuCtxSynchronize")
         except CudaError as error:
             self._failed = error.result in KERNEL_FAILURES

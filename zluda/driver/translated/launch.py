@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from zluda.device.base import Kernel, Prepared
+from zluda.device.base import Kernel, Prepared, Together
 from zluda.device.services import with_assertion
+from zluda.device.together import CLUSTER_DIMENSION, COOPERATIVE
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.code import dynamic_shared_limit, kernel_of
 from zluda.driver.translated.services import flush
 from zluda.driver.translated.state import State, entry
+from zluda.driver.translated.together import check_together
 from zluda.errors import Error, HangError, LaunchError, UnsupportedError
 
 # CUlaunchAttributeID → name; those that change when or where blocks run but not what they compute.
@@ -24,18 +26,11 @@ _HINTS = {
     8: "PRIORITY",
     9: "MEM_SYNC_DOMAIN_MAP",
     10: "MEM_SYNC_DOMAIN",
+    11: "PREFERRED_CLUSTER_DIMENSION",  # where there is room; CLUSTER_DIMENSION is what a kernel may rely on
     14: "PREFERRED_SHARED_MEMORY_CARVEOUT",
     16: "NVLINK_UTIL_CENTRIC_SCHEDULING",
 }
-# … and those that a kernel can see, with the value under which it sees nothing.
-_COOPERATIVE = (0).to_bytes(4, "little")
-_ONE_BLOCK = b"".join((1).to_bytes(4, "little") for _ in range(3))
-_NO_CLUSTER = bytes(12)
-_VISIBLE = {
-    2: ("COOPERATIVE", (_COOPERATIVE,)),
-    4: ("CLUSTER_DIMENSION", (_ONE_BLOCK, _NO_CLUSTER)),
-    11: ("PREFERRED_CLUSTER_DIMENSION", (_ONE_BLOCK, _NO_CLUSTER)),
-}
+_NO_CLUSTER = (0, 0, 0)
 _OTHERS = {7: "PROGRAMMATIC_EVENT", 12: "LAUNCH_COMPLETION_EVENT", 13: "DEVICE_UPDATABLE_KERNEL_NODE"}
 
 # Words in a device's account of a failed kernel → what CUDA calls it.
@@ -71,10 +66,10 @@ class LaunchEntries:
         state = self._state
         if isinstance(state.device, Prepared):
             with suppress(Error):
-                kernel, _ = self._launched_kernel(
+                kernel, together = self._launched_kernel(
                     function, grid, block, shared_bytes, stream, parameters, attributes
                 )
-                state.device.prepare(kernel, block)
+                state.device.prepare(kernel, block, together)
 
     @entry()
     def cuLaunchKernel(
@@ -89,14 +84,16 @@ class LaunchEntries:
         attributes: Sequence[LaunchAttribute] = (),
     ) -> None:
         state = self._state
-        kernel, cooperative = self._launched_kernel(
+        kernel, together = self._launched_kernel(
             function, grid, block, shared_bytes, stream, parameters, attributes
         )
         flush(state)
         state.services.ready(state.contexts[state.current()].limits)
         try:
             if state.gpu is None:
-                state.device.launch(kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes)
+                state.device.launch(
+                    kernel, grid, block, bytes(parameters), shared_bytes=shared_bytes, together=together
+                )
             else:
                 state.gpu.enqueue(
                     kernel,
@@ -105,7 +102,7 @@ class LaunchEntries:
                     bytes(parameters),
                     shared_bytes=shared_bytes,
                     stream=state.native_stream(stream),
-                    cooperative=cooperative,
+                    together=together,
                 )
         except LaunchError as error:
             error = with_assertion(error, flush(state))
@@ -123,12 +120,12 @@ class LaunchEntries:
         stream: int,
         parameters: Bytes,
         attributes: Sequence[LaunchAttribute],
-    ) -> tuple[Kernel, bool]:
-        """A launch's kernel, and whether it is cooperative. Raises what CUDA checks before one starts."""
+    ) -> tuple[Kernel, Together]:
+        """A launch's kernel, and what blocks run together. Raises what CUDA checks before one starts."""
         state = self._state
         found = state.functions[function]
         state.check_stream(stream)
-        cooperative = _check_attributes(attributes, found.name, gpu=state.gpu is not None)
+        together = _together(attributes, found.name)
         _check_shape(state, tuple(grid), tuple(block))
         kernel = kernel_of(state, found)
         _check_kernel(kernel, block, parameters)
@@ -136,26 +133,24 @@ class LaunchEntries:
         if not 0 <= shared_bytes <= limit:
             detail = f"{shared_bytes} bytes of dynamic shared memory; expected at most {limit}"
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
-        return kernel, cooperative
+        check_together(state, found, kernel, grid, block, shared_bytes, together)
+        return kernel, together
 
 
-def _check_attributes(attributes: Sequence[LaunchAttribute], kernel: str, *, gpu: bool) -> bool:
-    """Whether the launch is cooperative, which a GPU can do. Raises UnsupportedError for what cannot be."""
+def _together(attributes: Sequence[LaunchAttribute], kernel: str) -> Together:
+    """What attributes say of blocks that run together. Raises UnsupportedError for others that are heeded."""
+    cluster: Dim3 | None = None
     cooperative = False
     for attribute, value in attributes:
-        if attribute in _HINTS:
-            continue
-        if attribute in _VISIBLE:
-            name, harmless = _VISIBLE[attribute]
-            if any(value[: len(h)] == h for h in harmless):
-                continue
-            if gpu and name == "COOPERATIVE":
-                cooperative = True
-                continue
-        else:
+        if attribute == COOPERATIVE:
+            cooperative = int.from_bytes(value[:4], "little") != 0
+        elif attribute == CLUSTER_DIMENSION:
+            x, y, z = (int.from_bytes(value[at : at + 4], "little") for at in (0, 4, 8))
+            cluster = (x, y, z) if (x, y, z) != _NO_CLUSTER else None
+        elif attribute not in _HINTS:
             name = _OTHERS.get(attribute, str(attribute))
-        raise UnsupportedError(f"launch attribute CU_LAUNCH_ATTRIBUTE_{name}", f"kernel {kernel}")
-    return cooperative
+            raise UnsupportedError(f"launch attribute CU_LAUNCH_ATTRIBUTE_{name}", f"kernel {kernel}")
+    return Together(cluster, cooperative)
 
 
 def _check_shape(state: State, grid: tuple[int, ...], block: tuple[int, ...]) -> None:

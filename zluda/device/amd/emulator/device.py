@@ -15,7 +15,7 @@ from zluda.device.amd.emulator.compile import HostCode, emit, version
 from zluda.device.amd.emulator.hang import explain
 from zluda.device.amd.emulator.lift import lift
 from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
-from zluda.device.base import Code, Dim3, Kernel, KernelParameter
+from zluda.device.base import APART, Code, Dim3, Kernel, KernelParameter, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.errors import DeviceError, HangError, LaunchError, UnsupportedError
@@ -152,9 +152,13 @@ class EmulatedDevice(HostMemory):
         parameters: bytes,
         *,
         shared_bytes: int = 0,
+        together: Together = APART,
         count: bool = False,
     ) -> None:
         """Run a grid to its end. ``parameters`` is the explicit part of the kernarg segment.
+
+        Of a grid whose blocks are launched ``together`` all begin in order, whatever the seed, and of a
+        cooperative one before any has to end.
 
         ``count`` leaves the number of executed wave instructions in :attr:`instructions`. Raises LaunchError
         with kernel, block and address for a launch that faults or is not possible, UnsupportedError for an
@@ -169,7 +173,7 @@ class EmulatedDevice(HostMemory):
         self.memory.write(addresses.kernarg, segment)
         packet = setup.dispatch_packet(kernel.entry, grid, block, addresses, kernel.code.address, lds_bytes)
         self.memory.write(addresses.packet, packet)
-        self.dispatch(kernel, grid, block, addresses, lds_bytes=lds_bytes, count=count)
+        self.dispatch(kernel, grid, block, addresses, lds_bytes=lds_bytes, together=together, count=count)
 
     def dispatch(
         self,
@@ -179,6 +183,7 @@ class EmulatedDevice(HostMemory):
         addresses: setup.Addresses,
         *,
         lds_bytes: int,
+        together: Together = APART,
         count: bool = False,
     ) -> None:
         """Run a grid whose kernarg segment and dispatch packet are in memory, as a queue's owner puts them.
@@ -187,6 +192,8 @@ class EmulatedDevice(HostMemory):
         """
         host, registers = kernel.host(count=count)
         launch = self._launch(kernel, grid, block, addresses, lds_bytes, host.address, registers)
+        launch.in_order = together != APART
+        launch.resident = launch.blocks if together.cooperative else 0
         outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
         self.instructions = outcome.instructions
         if outcome.fault:

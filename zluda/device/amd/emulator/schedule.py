@@ -44,6 +44,8 @@ class Launch:
     sgprs: dict[str, int]
     ids_in_ttmps: bool
     ranges: Sequence[tuple[int, int]] = ()
+    in_order: bool = False  # blocks begin in order, even with a seed
+    resident: int = 0  # so many blocks must find room at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +76,30 @@ class _Thread:
         self._private: Mapping | None = None
         self._layout = (0, 0)
 
-    def prepare(self, launch: Launch, *, fresh: bool) -> None:
-        """Lay out the slots for a launch; ``fresh`` begins with zeroed records."""
-        while len(self._lds) < SLOTS:
+    def prepare(self, launch: Launch, *, fresh: bool, slots: int = SLOTS) -> None:
+        """Lay out the slots for a launch, so many at least; ``fresh`` begins with zeroed records."""
+        if slots > len(self.slots):
+            self._grow(slots)
+        while len(self._lds) < len(self.slots):
             mapping = map_aperture(LDS_WINDOW)
             self.slots[len(self._lds)].lds = mapping.address
             self._lds.append(mapping)
         layout = (launch.wave_bytes * launch.waves, max(launch.wave_private_bytes, 64) * launch.waves)
         if layout != self._layout or fresh:
-            self._waves = self._fit(self._waves, layout[0] * SLOTS, fresh)
-            self._private = self._fit(self._private, layout[1] * SLOTS, False)
+            self._waves = self._fit(self._waves, layout[0] * len(self.slots), fresh)
+            self._private = self._fit(self._private, layout[1] * len(self.slots), False)
             self._layout = layout
             for i, slot in enumerate(self.slots):
                 slot.waves = self._waves.address + i * layout[0]
                 slot.private_memory = self._private.address + i * layout[1]
+
+    def _grow(self, count: int) -> None:
+        """More slots, for a grid whose blocks wait for all others."""
+        self.slots = (state.Block * count)()
+        for slot, mapping in zip(self.slots, self._lds, strict=False):
+            slot.lds = mapping.address
+        self.record.slots, self.record.slot_count = ctypes.addressof(self.slots), count
+        self._layout = (0, 0)
 
     @staticmethod
     def _fit(mapping: Mapping | None, size: int, fresh: bool) -> Mapping:
@@ -151,7 +163,7 @@ class Scheduler:
             workers = self._workers[: 1 if alone else min(self.threads, launch.blocks)]
             job.share = max(1, min(_SHARE, launch.blocks // (4 * len(workers))))
             for worker in workers:
-                worker.prepare(launch, fresh=count)
+                worker.prepare(launch, fresh=count, slots=-(-launch.resident // len(workers)))
                 worker.begin(self.seed)
             self._execute(job, workers, timeout_s)
             del keep
@@ -184,7 +196,7 @@ class Scheduler:
         job = state.Job(
             wave_function=launch.wave_function,
             blocks=launch.blocks,
-            multiplier=_coprime(launch.blocks, self.seed),
+            multiplier=_coprime(launch.blocks, 0 if launch.in_order else self.seed),
             seed=self.seed,
             template=aligned,
             template_bytes=launch.template_bytes,

@@ -13,7 +13,7 @@ from zluda.device.amd.hip.code import HipCode
 from zluda.device.amd.hip.memory import HipMemory
 from zluda.device.amd.hip.runtime import Runtime, load
 from zluda.device.amd.hip.streams import HipStreams
-from zluda.device.base import Dim3, Kernel
+from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
@@ -118,7 +118,14 @@ class HipDevice:
             kernel.load()
 
     def launch(
-        self, kernel: Kernel, grid: Dim3, block: Dim3, parameters: bytes, *, shared_bytes: int = 0
+        self,
+        kernel: Kernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        *,
+        shared_bytes: int = 0,
+        together: Together = APART,
     ) -> None:
         """Run a grid to its end.
 
@@ -126,7 +133,7 @@ class HipDevice:
         instruction without a lowering.
         """
         try:
-            self.enqueue(kernel, grid, block, parameters, shared_bytes=shared_bytes)
+            self.enqueue(kernel, grid, block, parameters, shared_bytes=shared_bytes, together=together)
             self.streams.synchronize_all()
         except CudaError as error:
             raise error.launch or LaunchError(str(error), kernel=kernel.name) from error
@@ -140,17 +147,19 @@ class HipDevice:
         *,
         shared_bytes: int = 0,
         stream: int = 0,
-        cooperative: bool = False,
+        together: Together = APART,
     ) -> None:
         if not isinstance(kernel, AmdKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
-        made = kernel.dispatch(grid, block, parameters, shared_bytes, max_shared=self.target.lds_bytes)
+        made = kernel.dispatch(
+            grid, block, parameters, shared_bytes, max_shared=self.target.lds_bytes, together=together
+        )
         if any(g * b > _MAX_WORK_ITEMS for g, b in zip(grid, made.block, strict=True)):
             what = f"a grid of {grid} blocks of {block}"
             raise UnsupportedError(what, f"HIP launches up to {_MAX_WORK_ITEMS} threads a dimension")
         self.streams.running = kernel.name
         shape = (made.loaded, *grid, *made.block, made.shared_bytes, self.streams.handle(stream))
-        launch = self._launch_cooperative if cooperative else self._launch
+        launch = self._launch_cooperative if together.cooperative else self._launch
         try:
             launch(shape, made.parameters)
         except CudaError as error:
