@@ -28,8 +28,8 @@ _PASSES = (
 
 
 @functools.cache
-def target_machine() -> Any:
-    """Code generation for this host."""
+def target_machine(level: int = 2) -> Any:
+    """Code generation for this host; ``level`` 0 is quick, however long a function is."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -39,7 +39,7 @@ def target_machine() -> Any:
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=2,
+        opt=level,
         reloc="static",  # addresses are final when an object is linked into this process
         codemodel="large",  # sections may land further than 2 GiB apart, which other models cannot reach
         jit=True,
@@ -68,11 +68,12 @@ def _compiled(text: str, *, optimize: bool) -> Any:
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     if optimize:
-        _optimize(module, machine)
+        optimize_quickly(module, machine)
     return module
 
 
-def _optimize(module: Any, machine: Any) -> None:
+def optimize_quickly(module: Any, machine: Any) -> None:
+    """The short list of passes over a module."""
     import llvmlite.binding as llvm
 
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)

@@ -1,8 +1,8 @@
 """Memory accesses of a wave: out-of-line functions over all lanes, one a type and kind of memory.
 
-A *window* is LDS or a wave's scratch: lanes give 32-bit offsets from a base, tested against a size (below
-2 GiB, so that hosts may take them for signed). Other
-memory is addressed by host pointers, tested against the live allocations only where that is asked for.
+A *window* is LDS: lanes give 32-bit offsets from a base, tested against a size (below 2 GiB, so that hosts
+may take them for signed). ``scratch.py`` has the accesses to a wave's scratch. Other memory is addressed by
+host pointers, tested against the live allocations only where that is asked for.
 Lanes that fall outside are recorded as a fault in the block and left out of the access; the scheduler
 stops the launch when the wave next returns to it.
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value, constant, mangle, type_bits
 from zluda.device.amd.emulator import state
-from zluda.device.amd.emulator.wave import B, L, P, Wave
+from zluda.device.amd.emulator.wave import B, L, Wave
 
 ATTRIBUTES = "noinline nounwind #0"
 _GROUP = 16  # lanes of 32 bits in the widest host register
@@ -25,7 +25,7 @@ _GROUP = 16  # lanes of 32 bits in the widest host register
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """LDS or scratch: base address, size in bytes (``i32``), and the fault of an access outside."""
+    """LDS: base address, size in bytes (``i32``), and the fault of an access outside."""
 
     base: Value
     size: Value
@@ -35,19 +35,6 @@ class Window:
 def lds_window(wave: Wave) -> Window:
     b = wave.b
     return Window(L, b.load("i32", b.gep(B, state.block_field("lds_bytes")), align=4), state.LDS_RANGE)
-
-
-def scratch_window(wave: Wave) -> Window:
-    b = wave.b
-    lane = b.load("i32", b.gep(B, state.block_field("private_bytes")), align=4)
-    return Window(P, b.mul(lane, wave.lanes), state.SCRATCH_RANGE)
-
-
-def lane_window(wave: Wave) -> Window:
-    """One lane's scratch, as its own offsets count it."""
-    return Window(
-        P, wave.b.load("i32", wave.b.gep(B, state.block_field("private_bytes")), align=4), state.SCRATCH_RANGE
-    )
 
 
 # --- faults --------------------------------------------------------------------------------------------
@@ -61,7 +48,8 @@ def _emit_fault(b: Builder, arguments: list[Value]) -> Value:
     b.cond_branch(free, "record", "out")
     b.label("record")
     b.store(code, place, align=4)
-    b.store(lane, b.gep(block, state.block_field("fault_lane")), align=4)
+    wave = b.load("i32", b.gep(block, state.block_field("wave")), align=4)
+    b.store(b.or_(b.shl(wave, 8), lane), b.gep(block, state.block_field("fault_lane")), align=4)
     b.store(address, b.gep(block, state.block_field("fault_address")), align=8)
     b.store(offset, b.gep(block, state.block_field("fault_offset")), align=8)
     b.branch("out")
@@ -76,7 +64,7 @@ def record_fault(b: Builder, code: int, lane: Value, address: Value, offset: Val
     b.call(name, [block, constant("i32", code), lane, address, offset], "i32")
 
 
-def _exclude(
+def exclude(
     b: Builder, block: Value, mask: Value, bad: Value, addresses: Value, code: int, offset: Value
 ) -> Value:
     """The mask without the lanes of ``bad``, the first of which is recorded."""
@@ -102,7 +90,8 @@ def aligned(
     if not wave.check_alignment or element == "i8":
         return mask
     odd = b.icmp("ne", b.and_(positions, type_bits(element) // 8 - 1), 0)
-    return _exclude(b, block, mask, odd, positions, state.MISALIGNED, offset)
+    size = type_bits(element) // 8
+    return exclude(b, block, mask, odd, positions, state.sized(state.MISALIGNED, size), offset)
 
 
 def _inside(wave: Wave, b: Builder, arguments: list[Value], element: str, code: int) -> list[Value]:
@@ -113,7 +102,7 @@ def _inside(wave: Wave, b: Builder, arguments: list[Value], element: str, code: 
     limit = b.sub(size, count)
     too_small = b.icmp("ult", size, count)
     bad = b.or_(b.icmp("ugt", offsets, limit), too_small)
-    return [base, offsets, _exclude(b, block, mask, bad, offsets, code, place)]
+    return [base, offsets, exclude(b, block, mask, bad, offsets, state.sized(code, count), place)]
 
 
 def _window_parameters(wave: Wave) -> list[tuple[str, int]]:
@@ -162,7 +151,7 @@ def _load_groups(
     """One masked vector load a group, from its first lane's position."""
     parts = []
     for group, active in enumerate(_groups(b, b.reshape(mask, "i1", positions.lanes))):
-        parts.append(_masked_load(b, element, pointer(b.extract(positions, group * _GROUP)), active))
+        parts.append(masked_load(b, element, pointer(b.extract(positions, group * _GROUP)), active))
     return _join(b, parts)
 
 
@@ -181,7 +170,7 @@ def _load_uniform(
     return b.select(active, _join(b, parts), 0)
 
 
-def _load_by_shape(
+def load_by_shape(
     b: Builder, element: str, positions: Value, mask: Value, pointer: Callable[[Value], Value]
 ) -> Value:
     """Load an element a lane: a vector a group, a scalar a group, or lane by lane."""
@@ -208,7 +197,7 @@ def _load_by_shape(
     return result
 
 
-def _store_by_shape(
+def store_by_shape(
     b: Builder, value: Value, positions: Value, mask: Value, pointer: Callable[[Value], Value]
 ) -> None:
     """Store an element a lane: a vector a group, or lane by lane."""
@@ -216,7 +205,7 @@ def _store_by_shape(
 
     def together() -> None:
         for group, (part, lanes) in enumerate(zip(_groups(b, value), _groups(b, active), strict=True)):
-            _masked_store(b, part, pointer(b.extract(positions, group * _GROUP)), lanes)
+            masked_store(b, part, pointer(b.extract(positions, group * _GROUP)), lanes)
 
     def apart() -> None:
         scatter(b, value, pointer(positions), active)
@@ -249,13 +238,13 @@ def two_ways(
     return b.phi(first.type, first.lanes, [(first, f"{together}.end"), (second, f"{apart}.end")])
 
 
-def _masked_load(b: Builder, element: str, pointer: Value, mask: Value) -> Value:
+def masked_load(b: Builder, element: str, pointer: Value, mask: Value) -> Value:
     zero = b.splat(constant(element, 0), mask.lanes)
     name = f"llvm.masked.load.{mangle(element, mask.lanes)}.p0"
     return b.call(name, [pointer, constant("i32", 1), mask, zero], element, mask.lanes)
 
 
-def _masked_store(b: Builder, value: Value, pointer: Value, mask: Value) -> None:
+def masked_store(b: Builder, value: Value, pointer: Value, mask: Value) -> None:
     b.call(
         f"llvm.masked.store.{mangle(value.type, value.lanes)}.p0", [value, pointer, constant("i32", 1), mask]
     )
@@ -272,7 +261,7 @@ def window_load(wave: Wave, element: str, window: Window, offsets: Value, mask: 
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
         base, positions, inside = _inside(wave, b, arguments, element, window.fault)
-        return _load_by_shape(b, element, positions, inside, lambda offsets: b.gep(base, offsets))
+        return load_by_shape(b, element, positions, inside, lambda offsets: b.gep(base, offsets))
 
     name = wave.b.module.function(
         f"amd.window.load.{element}.{window.fault}", _window_parameters(wave), emit, attributes=ATTRIBUTES
@@ -285,7 +274,7 @@ def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask:
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
         base, positions, inside = _inside(wave, b, arguments, value.type, window.fault)
-        _store_by_shape(b, arguments[6], positions, inside, lambda offsets: b.gep(base, offsets))
+        store_by_shape(b, arguments[6], positions, inside, lambda offsets: b.gep(base, offsets))
         return constant("i32", 0)
 
     parameters = [*_window_parameters(wave), (value.type, wave.lanes)]
@@ -296,8 +285,7 @@ def window_store(wave: Wave, value: Value, window: Window, offsets: Value, mask:
 
 
 def _window_arguments(wave: Wave, window: Window, offsets: Value, mask: Value) -> list[Value]:
-    place = constant("i64", wave.offset)
-    return [window.base, window.size, wave.b.splat(offsets, wave.lanes), mask, B, place]
+    return [window.base, window.size, wave.b.splat(offsets, wave.lanes), mask, B, wave.place()]
 
 
 def window_pointers(
@@ -371,73 +359,95 @@ def _allocated(b: Builder, block: Value, address: Value, size: int) -> Value:
     return b.call(name, [block, address], "i1")
 
 
-def checked(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
+def checked(
+    wave: Wave, b: Builder, element: str, addresses: Value, mask: Value, block: Value, place: Value
+) -> Value:
     """The mask without the lanes whose address is not allocated, where that is asked for."""
     if not wave.check_memory:
         return mask
     size = type_bits(element) // 8
-
-    def emit(b: Builder, arguments: list[Value]) -> Value:
-        block, pointers, todo, place = arguments
-        kind = todo.type
-        b.emit("br label %each")
-        b.label("each")
-        rest, good = Value(kind, 1, "%rest"), Value(kind, 1, "%good")
-        b.emit(f"%rest = phi {kind} [ {todo.ref}, %0 ], [ %rest2, %next ]")
-        b.emit(f"%good = phi {kind} [ {todo.ref}, %0 ], [ %good2, %next ]")
-        b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
-        b.label("one")
-        lane = b.intrinsic("cttz", rest, True)
-        address = b.extract(pointers, lane)
-        fine = _allocated(b, block, address, size)
-        bit = b.shl(constant(kind, 1), lane)
-        b.emit(f"%rest2 = xor {kind} {rest.ref}, {bit.ref}")
-        b.cond_branch(fine, "keep", "drop")
-        b.label("drop")
-        record_fault(b, state.GLOBAL_RANGE, b.resize(lane, "i32"), address, place, block)
-        without = b.xor(good, bit)
-        b.branch("next")
-        b.label("keep")
-        b.branch("next")
-        b.label("next")
-        b.emit(f"%good2 = phi {kind} [ {good.ref}, %keep ], [ {without.ref}, %drop ]")
-        b.branch("each")
-        b.label("end")
-        return good
-
     parameters = [("ptr", 1), ("i64", wave.lanes), (wave.mask_type, 1), ("i64", 1)]
-    name = wave.b.module.function(f"amd.check.{size}", parameters, emit, attributes=ATTRIBUTES)
-    return wave.b.call(name, [B, addresses, mask, constant("i64", wave.offset)], wave.mask_type)
+    name = b.module.function(
+        f"amd.check.{size}", parameters, lambda inner, a: _emit_checked(inner, a, size), attributes=ATTRIBUTES
+    )
+    return b.call(name, [block, addresses, mask, place], wave.mask_type)
+
+
+def _emit_checked(b: Builder, arguments: list[Value], size: int) -> Value:
+    """Lane by lane: (block, addresses, mask, offset of the instruction) → mask of those allocated."""
+    block, pointers, todo, place = arguments
+    kind = todo.type
+    b.emit("br label %each")
+    b.label("each")
+    rest, good = Value(kind, 1, "%rest"), Value(kind, 1, "%good")
+    b.emit(f"%rest = phi {kind} [ {todo.ref}, %0 ], [ %rest2, %next ]")
+    b.emit(f"%good = phi {kind} [ {todo.ref}, %0 ], [ %good2, %next ]")
+    b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
+    b.label("one")
+    lane = b.intrinsic("cttz", rest, True)
+    address = b.extract(pointers, lane)
+    fine = _allocated(b, block, address, size)
+    bit = b.shl(constant(kind, 1), lane)
+    b.emit(f"%rest2 = xor {kind} {rest.ref}, {bit.ref}")
+    b.cond_branch(fine, "keep", "drop")
+    b.label("drop")
+    record_fault(b, state.sized(state.GLOBAL_RANGE, size), b.resize(lane, "i32"), address, place, block)
+    without = b.xor(good, bit)
+    b.branch("next")
+    b.label("keep")
+    b.branch("next")
+    b.label("next")
+    b.emit(f"%good2 = phi {kind} [ {good.ref}, %keep ], [ {without.ref}, %drop ]")
+    b.branch("each")
+    b.label("end")
+    return good
+
+
+def _host(b: Builder) -> Callable[[Value], Value]:
+    return lambda positions: b.cast("inttoptr", positions, "ptr")
+
+
+def load_lanes(
+    wave: Wave, b: Builder, element: str, addresses: Value, mask: Value, block: Value, place: Value
+) -> Value:
+    """The inside of a function that loads one element a lane by host address; 0 in lanes that are off."""
+    mask = checked(wave, b, element, addresses, mask, block, place)
+    mask = aligned(wave, b, element, addresses, mask, block, place)
+    return load_by_shape(b, element, addresses, mask, _host(b))
+
+
+def store_lanes(
+    wave: Wave, b: Builder, value: Value, addresses: Value, mask: Value, block: Value, place: Value
+) -> None:
+    """The inside of a function that stores one element a lane by host address."""
+    mask = checked(wave, b, value.type, addresses, mask, block, place)
+    mask = aligned(wave, b, value.type, addresses, mask, block, place)
+    store_by_shape(b, value, addresses, mask, _host(b))
 
 
 def load(wave: Wave, element: str, addresses: Value, mask: Value) -> Value:
     """Load one element a lane; 0 in lanes that are off."""
-
-    def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, active, block, place = arguments
-        active = aligned(wave, b, element, positions, active, block, place)
-        return _load_by_shape(b, element, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
-
-    mask = checked(wave, element, addresses, mask)
     parameters = [("i64", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
-    name = wave.b.module.function(f"amd.load.{element}", parameters, emit, attributes=ATTRIBUTES)
-    arguments = [addresses, mask, B, constant("i64", wave.offset)]
-    return wave.b.call(name, arguments, element, wave.lanes)
+    name = wave.b.module.function(
+        f"amd.load.{element}",
+        parameters,
+        lambda b, a: load_lanes(wave, b, element, *a),
+        attributes=ATTRIBUTES,
+    )
+    return wave.b.call(name, [addresses, mask, B, wave.place()], element, wave.lanes)
 
 
 def store(wave: Wave, value: Value, addresses: Value, mask: Value) -> None:
     """Store one element a lane."""
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
-        positions, active, data, block, place = arguments
-        active = aligned(wave, b, value.type, positions, active, block, place)
-        _store_by_shape(b, data, positions, active, lambda p: b.cast("inttoptr", p, "ptr"))
+        data, *where = arguments
+        store_lanes(wave, b, data, *where)
         return constant("i32", 0)
 
-    mask = checked(wave, value.type, addresses, mask)
-    parameters = [("i64", wave.lanes), (wave.mask_type, 1), (value.type, wave.lanes), ("ptr", 1), ("i64", 1)]
+    parameters = [(value.type, wave.lanes), ("i64", wave.lanes), (wave.mask_type, 1), ("ptr", 1), ("i64", 1)]
     name = wave.b.module.function(f"amd.store.{value.type}", parameters, emit, attributes=ATTRIBUTES)
-    wave.b.call(name, [addresses, mask, value, B, constant("i64", wave.offset)], "i32")
+    wave.b.call(name, [value, addresses, mask, B, wave.place()], "i32")
 
 
 def scalar_load(wave: Wave, element: str, address: Value) -> Value:
@@ -450,6 +460,6 @@ def scalar_load(wave: Wave, element: str, address: Value) -> Value:
         fine = _allocated(b, B, address, type_bits(element) // 8)
         bad = b.zext(b.not_(fine), wave.mask_type)
         lanes = b.splat(address, wave.lanes)
-        checked(wave, element, lanes, bad)
+        checked(wave, b, element, lanes, bad, B, wave.place())
         pointer = b.select(fine, pointer, safe)
     return b.load(element, pointer, align=1)

@@ -42,7 +42,9 @@ def atomic(
 
     def emit(b: Builder, arguments: list[Value]) -> Value:
         pointers, values, expected, todo, block, place = arguments
-        todo = aligned(wave, b, element, pointers, todo, block, place) if shared else todo
+        if shared:
+            todo = checked(wave, b, element, pointers, todo, block, place)
+            todo = aligned(wave, b, element, pointers, todo, block, place)
         b.branch("start")
         b.label("start")
         b.emit("br label %each")
@@ -68,7 +70,6 @@ def atomic(
         b.label("end")
         return old
 
-    mask = checked(wave, element, addresses, mask) if shared else mask
     parameters = [
         ("i64", lanes),
         (element, lanes),
@@ -80,7 +81,7 @@ def atomic(
     name = wave.b.module.function(
         f"amd.atomic.{op}.{kind}.{int(shared)}", parameters, emit, attributes=ATTRIBUTES
     )
-    arguments = [addresses, data, compare or data, mask, B, constant("i64", wave.offset)]
+    arguments = [addresses, data, compare or data, mask, B, wave.place()]
     return wave.b.call(name, arguments, element, lanes)
 
 

@@ -10,9 +10,14 @@ from typing import Any
 
 from zluda.compiler.cache import remember
 from zluda.compiler.cache.key import host_key, source_digest
-from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, target_machine
+from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, optimize_quickly, target_machine
 from zluda.device.amd.emulator import state
+from zluda.device.amd.emulator.lift import Lifted
 from zluda.errors import Error
+
+# Instructions of a kernel from which on code generation is quick rather than good: it takes more than linear
+# time over long basic blocks.
+_LONG = 4000
 
 _serial = itertools.count()
 
@@ -42,11 +47,30 @@ class HostCode:
         self.address: int = self._library[export]
 
 
-def emit(text: str, *, level: int = 2) -> bytes:
-    """A relocatable object for this host from IR text. An error here is a fault of the emulator."""
+def emit(text: str) -> bytes:
+    """A relocatable object of the runtime's IR text. An error here is a fault of the emulator."""
     import llvmlite.binding as llvm
 
     machine = target_machine()
+    module = _parsed(text, machine)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def emit_wave(lifted: Lifted) -> bytes:
+    """A relocatable object of a lifted kernel: no more passes than pay, and none over a function too long."""
+    machine = target_machine(2 if lifted.instructions < _LONG else 0)
+    module = _parsed(lifted.text, machine)
+    optimize_quickly(module, machine)
+    return bytes(machine.emit_object(module))
+
+
+def _parsed(text: str, machine: Any) -> Any:
+    import llvmlite.binding as llvm
+
     try:
         module = llvm.parse_assembly(f"{text}\n{FUNCTION_ATTRIBUTES}\n")
         module.verify()
@@ -54,11 +78,7 @@ def emit(text: str, *, level: int = 2) -> bytes:
         raise Error(f"the emulator wrote LLVM IR that is not valid: {error}") from error
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))
+    return module
 
 
 class _Template(string.Template):

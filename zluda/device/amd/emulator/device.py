@@ -11,7 +11,7 @@ from zluda.compiler.cache import remember
 from zluda.compiler.cache.key import host_key
 from zluda.device.amd.emulator import launch as setup
 from zluda.device.amd.emulator import state
-from zluda.device.amd.emulator.compile import HostCode, emit, version
+from zluda.device.amd.emulator.compile import HostCode, emit_wave, version
 from zluda.device.amd.emulator.hang import explain
 from zluda.device.amd.emulator.lift import lift
 from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
@@ -56,7 +56,7 @@ class EmulatedKernel:
                 lifted = lift(
                     self.code.object, self.entry, device.target, self.wave_size, count=count, **checks
                 )
-                return lifted.vector_registers.to_bytes(4, "little") + emit(lifted.text)
+                return lifted.vector_registers.to_bytes(4, "little") + emit_wave(lifted)
 
             told = repr((device.target.name, self.name, self.wave_size, count, sorted(checks.items())))
             key = host_key("lifted", [version(), self.code.data, told])

@@ -56,35 +56,65 @@ def _quiet(x: Typed) -> Typed:
 _SCALE = {32: (64, 96, 23), 64: (128, 768, 53)}  # scale, exponent distance, tiny numerator
 
 
-def div_scale(x: Typed, denominator: Typed, numerator: Typed, *, is_denominator: bool) -> tuple[Typed, Typed]:
-    """V_DIV_SCALE: the operand ``x`` scaled for Newton's iteration, and whether V_DIV_FMAS scales back.
+def div_scale(x: Typed, denominator: Typed, numerator: Typed, *, is_denominator: bool) -> Typed:
+    """V_DIV_SCALE: the operand ``x`` scaled for Newton's iteration.
 
     Follows the printed pseudo-code but where a huge denominator gives a subnormal quotient: there it is
     scaled down, since scaling it up as printed overflows and no right quotient can come of it.
     """
-    scale, distance, tiny = _SCALE[x.width]
+    scale, _, tiny = _SCALE[x.width]
     b = x.context.builder
     amount = x.like(b.const("i32", scale), "i")
     up, down = ldexp(x, amount), ldexp(x, -amount)
-
-    def subnormal(value: Typed) -> Typed:
-        return (exponent(value) == 0) & (value != 0.0)
-
-    zero = (denominator == 0.0) | (numerator == 0.0)
-    far = exponent(numerator) - exponent(denominator) >= distance
-    quotient = subnormal(numerator / denominator)
-    reciprocal = subnormal(constant(x, 1.0) / denominator)
+    quotient = _subnormal_quotient(numerator, denominator)
+    reciprocal = _subnormal_quotient(constant(x, 1.0), denominator)
     nan = x.like(b.const(x.value.type, {32: 0x7FC00000, 64: 0x7FF8 << 48}[x.width]))
     # from the last rule of the pseudo-code to the first, each overriding those before
     result = select(exponent(numerator) <= tiny, up, x)
     result = select(quotient, x if is_denominator else up, result)
     result = select(reciprocal, down, result)
     result = select(reciprocal & quotient, down if is_denominator else x, result)
-    result = select(subnormal(denominator), up, result)
-    result = select(far, up if is_denominator else x, result)
-    result = select(zero, nan, result)
-    scaled = (far | (quotient & ~subnormal(denominator))) & ~zero
-    return result, scaled
+    result = select(_subnormal(denominator), up, result)
+    result = select(_far(numerator, denominator), up if is_denominator else x, result)
+    return select(_either_zero(numerator, denominator), nan, result)
+
+
+def div_scaled(denominator: Typed, numerator: Typed) -> Typed:
+    """Whether V_DIV_FMAS scales back what V_DIV_SCALE scaled: its mask."""
+    quotient = _subnormal_quotient(numerator, denominator)
+    scaled = _far(numerator, denominator) | (quotient & ~_subnormal(denominator))
+    return scaled & ~_either_zero(numerator, denominator)
+
+
+def _subnormal(x: Typed) -> Typed:
+    return (exponent(x) == 0) & (x != 0.0)
+
+
+def _subnormal_quotient(numerator: Typed, denominator: Typed) -> Typed:
+    """Whether a quotient is subnormal; divides only where some lane's exponents say that it may be."""
+    b = denominator.context.builder
+    least = {32: -125, 64: -1021}[denominator.width]
+    near = exponent(numerator) - exponent(denominator) <= least
+    divide, done = b.fresh("divide"), b.fresh("divided")
+    before = b.fresh("before")
+    b.branch(before)
+    b.label(before)
+    b.cond_branch(b.any(near.value), divide, done)
+    b.label(divide)
+    found = _subnormal(numerator / denominator)
+    b.branch(done)
+    b.label(done)
+    lanes = found.value.lanes
+    none = b.splat(b.const("i1", 0), lanes)
+    return found.like(b.phi("i1", lanes, [(found.value, divide), (none, before)]))
+
+
+def _far(numerator: Typed, denominator: Typed) -> Typed:
+    return exponent(numerator) - exponent(denominator) >= _SCALE[numerator.width][1]
+
+
+def _either_zero(numerator: Typed, denominator: Typed) -> Typed:
+    return (denominator == 0.0) | (numerator == 0.0)
 
 
 def div_fmas(x: Typed, y: Typed, z: Typed, scaled: Typed) -> Typed:

@@ -21,7 +21,7 @@ from zluda.device.amd.emulator.liveness import Segment, drop_dead_stores
 from zluda.device.amd.emulator.values import FloatMode
 from zluda.device.amd.emulator.wave import B, S, Wave
 
-_SPAN = 96  # instructions over which registers are kept out of memory: longer live ranges only spill
+_SPAN = 512  # instructions over which registers are kept out of memory; beyond, code generation only slows
 _MEMORY = ("global_", "flat_", "scratch_", "buffer_")
 
 

@@ -16,14 +16,14 @@ SCALARS = 160  # bits for scalar registers, ahead of the vector registers
 class Segment:
     """``reads``: registers whose value at the beginning matters; ``writes``: wholly written ones.
 
-    ``stores`` are (first line, end line, registers) of the code that writes registers back at the end.
+    ``stores`` are (line, registers) of the stores that write registers back at the end.
     ``targets`` are code offsets where control goes on; ``follower`` is the segment right behind;
     ``anywhere`` says that control may go to any address that a register can hold.
     """
 
     reads: int = 0
     writes: int = 0
-    stores: list[tuple[int, int, int]] = field(default_factory=list)
+    stores: list[tuple[int, int]] = field(default_factory=list)
     targets: set[int] = field(default_factory=set)
     follower: Segment | None = None
     anywhere: bool = False
@@ -66,9 +66,9 @@ def drop_dead_stores(
         anywhere |= segment.live
     for segment in segments:
         live = _live_after(segment, at, anywhere)
-        for first, end, registers in segment.stores:
+        for line, registers in segment.stores:
             if not live & registers:
-                lines[first:end] = [""] * (end - first)
+                lines[line] = ""
 
 
 def _live_after(segment: Segment, at: dict[int, Segment], anywhere: int) -> int:

@@ -78,9 +78,8 @@ class Registers:
             self._open = False
 
     def _stored(self, registers: int, store: Callable[[], None]) -> None:
-        first = len(self.b.lines)
         store()
-        self.segment.stores.append((first, len(self.b.lines), registers))
+        self.segment.stores.append((len(self.b.lines) - 1, registers))
 
     def _store_scalar(self, index: int) -> None:
         self.b.store(self._scalars[index], self.b.gep(S, 4 * index), align=4)

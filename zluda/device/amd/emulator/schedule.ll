@@ -254,6 +254,8 @@ run:
   %pp = getelementptr i8, ptr %s, i64 ${PRIVATE}
   %private = load ptr, ptr %pp
   %gen0 = load i32, ptr %pgen
+  %pcurrent = getelementptr i8, ptr %k, i64 ${Block.wave}
+  store i32 %i, ptr %pcurrent
   %rc = call i32 %function(ptr %s, ptr %lds, ptr %private, ptr %k)
   %bit = shl i32 1, %i
   %others = xor i32 %bit, -1

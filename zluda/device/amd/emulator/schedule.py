@@ -52,6 +52,7 @@ class Launch:
 class Outcome:
     """How a launch ended: a code of ``state.FAULTS`` (0: well) with its place, and what was counted.
 
+    ``wave`` is the faulting one in its block, ``size`` the bytes of its access, 0 where it was none.
     ``exec_mask`` and ``full_mask`` are the lanes of a wave that hangs: those in its loop, all it began with.
     """
 
@@ -63,6 +64,8 @@ class Outcome:
     instructions: int
     exec_mask: int = 0
     full_mask: int = 0
+    wave: int = 0
+    size: int = 0
 
 
 class _Thread:
@@ -170,8 +173,17 @@ class Scheduler:
             counted = sum(w.counted(launch) for w in workers) if count else 0
             if job.fault in (state.TIMEOUT, state.HANG):
                 return self._hang(job, launch, workers)
+        code, size = state.fault_code(job.fault)
+        wave, lane = state.fault_wave(job.fault_lane)
         return Outcome(
-            job.fault, job.fault_block, job.fault_lane, job.fault_address, job.fault_offset, counted
+            code,
+            job.fault_block,
+            lane,
+            job.fault_address,
+            job.fault_offset,
+            counted,
+            wave=wave,
+            size=size,
         )
 
     def _hang(self, job: state.Job, launch: Launch, workers: Sequence[_Thread]) -> Outcome:

@@ -7,6 +7,27 @@ from typing import Any
 
 from zluda.device.amd.emulator import division, functions, integers
 from zluda.device.amd.emulator.approximate import UNITS
+from zluda.device.amd.emulator.outline import out_of_line
+
+_LONG = (
+    "div_fixup",
+    "div_fmas",
+    "fract",
+    "frexp_exp",
+    "frexp_mant",
+    "ldexp",
+    "lerp_u8",
+    "med3",
+    "mul_hi",
+    "perm",
+    "quad_sad_u16",
+    "sad_u8",
+    "snorm16",
+    "to_int",
+    "trig_preop",
+    "truncated_half",
+    "unorm16",
+)
 
 
 def _defined_in(module: ModuleType) -> dict[str, Any]:
@@ -29,3 +50,5 @@ SCOPE: dict[str, Any] = (
     | {"same": functions.constant, "zero": lambda x: functions.constant(x, 0.0)}
 )
 """Functions by name; ``same(x, 1)`` is 1 in x's type."""
+
+SCOPE |= {name: out_of_line(SCOPE[name]) for name in _LONG}

@@ -38,13 +38,32 @@ FAULTS = {
 """What stops a launch, by :attr:`Block.fault`."""
 
 LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, BAD_JUMP, TRAP, TIMEOUT, HANG, MISALIGNED = FAULTS
+
+
+def sized(fault: int, size: int) -> int:
+    """What is recorded of a fault and the size in bytes of its access."""
+    return fault | size << 8
+
+
+def fault_code(recorded: int) -> tuple[int, int]:
+    """A fault and the size of its access, 0 where it was none."""
+    return recorded & 0xFF, recorded >> 8
+
+
+def fault_wave(recorded: int) -> tuple[int, int]:
+    """A fault's wave in its block, and its lane."""
+    return recorded >> 8, recorded & 0xFF
+
+
 ACCESS_FAULTS = (LDS_RANGE, SCRATCH_RANGE, GLOBAL_RANGE, MISALIGNED)
 
 
 class Block(ctypes.Structure):
     """A resident block: barrier, limits, and the first fault (with its instruction's offset).
 
-    ``ready`` and ``waiting`` (at a barrier) have a bit a wave; waves that have ended are in neither.
+    ``ready`` and ``waiting`` (at a barrier) have a bit a wave; waves that have ended are in neither. ``wave``
+    is the one that runs; ``fault`` has the access's size above its code, ``fault_lane`` the wave above the
+    lane (:func:`fault_code`, :func:`fault_wave`).
     """
 
     _fields_ = [
@@ -67,7 +86,7 @@ class Block(ctypes.Structure):
         ("busy", ctypes.c_uint32),
         ("ready", ctypes.c_uint32),
         ("waiting", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("wave", ctypes.c_uint32),
     ]
 
 

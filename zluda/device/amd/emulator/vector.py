@@ -11,6 +11,7 @@ from zluda.compiler.ir import Value
 from zluda.compiler.lower import rounding
 from zluda.device.amd.emulator import division, functions, integers, lanes
 from zluda.device.amd.emulator.instruction import EXEC, VCC, Instruction, Operand
+from zluda.device.amd.emulator.outline import out_of_line
 from zluda.device.amd.emulator.scope import SCOPE
 from zluda.device.amd.emulator.sources import Source
 from zluda.device.amd.emulator.table import Row, Statement, rows
@@ -275,6 +276,10 @@ def _pair_write(wave: Wave, operand: Operand, results: Sequence[Value], mask: Va
     return lambda: wave.set_vgpr(operand.index, wide, mask)
 
 
+_div_scale_value = out_of_line(division.div_scale)
+_div_scaled = out_of_line(division.div_scaled)
+
+
 def _div_scale(wave: Wave, instruction: Instruction) -> list[Write]:
     """V_DIV_SCALE: D, mask, x, denominator, numerator; x is one of the other two."""
     operands = instruction.operands
@@ -283,7 +288,8 @@ def _div_scale(wave: Wave, instruction: Instruction) -> list[Write]:
         for i, o in enumerate(operands[2:5])
     ]
     is_denominator = operands[2] == operands[3]
-    value, scaled = division.div_scale(*sources, is_denominator=is_denominator)
+    value = _div_scale_value(*sources, is_denominator=is_denominator)
+    scaled = _div_scaled(*sources[1:])
     bits = wave.b.bitcast(value.value, f"i{value.width}")
     index = operands[0].index
     return [lambda: wave.set_vgpr(index, bits), _mask_write(wave, operands[1], scaled.value)]

@@ -41,6 +41,10 @@ class Wave(Registers):
         place = f"kernel {self.kernel}, offset {self.offset - self.entry:#x}"
         return UnsupportedError(what, f"{place}, target {self.target.name}")
 
+    def place(self) -> Value:
+        """The offset of the current instruction, as faults carry it."""
+        return constant("i64", self.offset)
+
     def code_address(self, offset: int) -> Value:
         """The address of an offset in the code object, as ``i64``."""
         return self.b.add(self.code_base(), offset)
