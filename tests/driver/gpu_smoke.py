@@ -5,6 +5,7 @@ Each check prints a line; the exit status is 1 if any failed. Also collected by 
 
 from __future__ import annotations
 
+import random
 import struct
 import sys
 import time
@@ -12,6 +13,8 @@ import traceback
 from collections.abc import Callable
 
 from zluda.driver import CudaError, Driver, LaunchAttribute
+from zluda.driver.descriptors import Copy, CopyEnd, MemoryType, Resource, ResourceType, Texture
+from zluda.tracefile.arrays import CUBE, LAYERED, SURFACE, ArrayShape
 
 PTX = b"""
 .version 8.0
@@ -161,12 +164,75 @@ def throughput(driver: Driver) -> str:
     return f"{(time.perf_counter() - began) / count * 1e6:.1f} µs a launch in this process"
 
 
+SHAPES = (
+    ArrayShape(1000, 0, 0, 0x20, 1),
+    ArrayShape(300, 70, 0, 0x20, 4, SURFACE),
+    ArrayShape(33, 17, 9, 0x02, 2),
+    ArrayShape(40, 0, 5, 0x01, 4, LAYERED),
+    ArrayShape(24, 24, 12, 0x10, 1, LAYERED | CUBE),
+    ArrayShape(64, 48, 0, 0x20, 2, SURFACE, 6),
+    ArrayShape(20, 10, 3, 0x08, 4, LAYERED, 4),
+    ArrayShape(30, 20, 10, 0x10, 4, 0, 5),
+)
+
+
+def arrays(driver: Driver) -> str:
+    """What is written into arrays of every kind by ranges of their linearised contents comes back so."""
+    context(driver)
+    draw = random.Random(1)
+    for shape in SHAPES:
+        create = driver.cuMipmappedArrayCreate if shape.levels > 1 else driver.cuArray3DCreate
+        array = create(shape)
+        expected = bytearray(draw.randbytes(shape.size))
+        driver.write_array(array, 0, expected)
+        for _ in range(20):
+            texel = shape.texel_bytes
+            start = draw.randrange(0, shape.size, texel)
+            stop = min(shape.size, start + texel * draw.randrange(1, shape.size // texel))
+            part = draw.randbytes(stop - start)
+            driver.write_array(array, start, part)
+            expected[start:stop] = part
+            start = draw.randrange(0, stop, texel)
+            assert driver.read_array(array, start, stop - start) == expected[start:stop], shape.text
+        assert driver.read_array(array, 0, shape.size) == expected, shape.text
+        (driver.cuMipmappedArrayDestroy if shape.levels > 1 else driver.cuArrayDestroy)(array)
+    return f"{len(SHAPES)} kinds of arrays"
+
+
+def objects(driver: Driver) -> str:
+    """Descriptors of objects come back as they went in; handles as the driver counts them."""
+    context(driver)
+    shape = ArrayShape(64, 32, 0, 0x20, 1, SURFACE)
+    array = driver.cuArray3DCreate(shape)
+    assert driver.cuArray3DGetDescriptor(array) == shape
+    rows = bytes(range(200)) * 4
+    box = Copy(CopyEnd(), CopyEnd(8, 3, 0, MemoryType.ARRAY, array=array), 80, 10)
+    driver.cuMemcpy2D(box, rows)
+    assert driver.cuMemcpy3D(Copy(box.destination, CopyEnd(), 80, 10)) == rows
+    texture = Texture((1, 2, 3), 1, 2, 4, 0, 0.5, 0.0, 3.0, (0.25, 0.5, 0.75, 1.0))
+    resource = Resource(ResourceType.ARRAY, array)
+    handles = [driver.cuTexObjectCreate(resource, texture), driver.cuSurfObjectCreate(resource)]
+    assert driver.cuTexObjectGetResourceDesc(handles[0]) == resource
+    assert driver.cuSurfObjectGetResourceDesc(handles[1]) == resource
+    got = driver.cuTexObjectGetTextureDesc(handles[0])
+    memory = driver.cuMemAlloc(4096)
+    linear = Resource(ResourceType.LINEAR, memory, 0x20, 1, 4096)
+    handles += [driver.cuTexObjectCreate(linear, Texture()) for _ in range(2)]
+    assert driver.cuTexObjectGetResourceDesc(handles[2]) == linear
+    driver.cuTexObjectDestroy(handles[0])
+    handles.append(driver.cuTexObjectCreate(resource, texture))
+    for handle in handles[2:]:
+        driver.cuTexObjectDestroy(handle)
+    driver.cuSurfObjectDestroy(handles[1])
+    return f"handles {', '.join(map(hex, handles))}; {got}"
+
+
 def checks() -> list[tuple[str, Callable[[], str]]]:
     """Name and check; each returns what it saw or raises."""
     from zluda.driver.native import NativeDriver
 
     driver = NativeDriver(0)
-    of_driver = [describe, run_kernel, wrong_image, throughput]
+    of_driver = [describe, run_kernel, wrong_image, throughput, arrays, objects]
     result: list[tuple[str, Callable[[], str]]] = [(c.__name__, lambda c=c: c(driver)) for c in of_driver]  # type: ignore[misc]
     result += [(f"placed at {place:#x}", lambda place=place: placed(place)) for place in PLACES]  # type: ignore[misc]
     return [*result, ("failing_kernel", failing_kernel), ("python_interface", python_interface)]
