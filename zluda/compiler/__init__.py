@@ -44,10 +44,8 @@ def compile_kernel(
     on the target. What was compiled before comes out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
-    from zluda.compiler.services import linked
     from zluda.compiler.target import APART
 
-    module = linked(module)
     options: dict[str, Any]
     together = together or APART
     blocks = {} if together == APART else {"together": together}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from zluda.compiler import ir
 from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import SharedLayout, function_handle
+from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
@@ -29,6 +30,7 @@ def kernel_unit(
     module: Module, name: str, block: Dim3, contract: str = "auto", together: Together = APART
 ) -> Unit:
     """A kernel with all it reaches. Raises Error where there is none so named, PtxError for its text."""
+    module = linked(module)
     function = module.function(name)
     if not function.is_entry or function.body is None:
         raise Error(f"{module.file}: {name} is not a kernel")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from zluda.compiler.services import HEAP, OUTPUT
+from zluda.compiler.services import HEAP, OUTPUT, prepare
 from zluda.device.base import Code, Device, Printing
 from zluda.device.output import Output, Ring
 from zluda.device.textures import Textures
@@ -42,6 +42,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.textures = Textures(self.device)
+        prepare()
 
     def attach(self, code: Code) -> None:
         """A module was loaded."""

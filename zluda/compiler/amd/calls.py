@@ -13,6 +13,7 @@ from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.warp import WarpOps
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
+from zluda.compiler.services import is_service
 from zluda.compiler.target import CallValue, Lanes
 from zluda.compiler.unit import Unit
 from zluda.ptx.module import Register, Variable
@@ -40,7 +41,9 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     f.b.ret(constant("i1", 0) if unit.may_exit else None)
     f.b.label(LEAVE)
     f.b.ret(constant("i1", 1) if unit.may_exit else None)
-    header = f"internal {_result(unit)} @{unit.ir_name(name)}({', '.join(p.typed for p in pointers)}) #0"
+    kept = " noinline" if is_service(name) else ""  # large, and rarely called: a copy at each call is worse
+    formal_text = ", ".join(p.typed for p in pointers)
+    header = f"internal {_result(unit)} @{unit.ir_name(name)}({formal_text}){kept} #0"
     unit.ir.define(unit.ir_name(name), header, f.b)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import weakref
 from dataclasses import dataclass
 
 from zluda.ptx import Module, parse_module
@@ -38,13 +39,29 @@ STOPS = {"__zluda_stop_assert": "assert", "__zluda_stop_free": "free"}
 """Functions by which the libraries end a launch, and the kind of fault that is (``TargetOps.trap``)."""
 
 
+_linked: weakref.WeakKeyDictionary[Module, Module] = weakref.WeakKeyDictionary()
+
+
 def linked(module: Module) -> Module:
     """The module with the libraries that it declares functions of and does not define; itself for none."""
     needed = [library for library in LIBRARIES if _needs(module, library)]
     if not needed:
         return module
-    text = "\n".join([module.source, *(_text(library.file) for library in needed)])
-    return parse_module(text, file=module.file)
+    if module not in _linked:
+        text = "\n".join([module.source, *(_text(library.file) for library in needed)])
+        _linked[module] = parse_module(text, file=module.file)
+    return _linked[module]
+
+
+def is_service(function: str) -> bool:
+    """Whether a function is of a library, by its name."""
+    return function.startswith("__zluda_") or any(function in library.functions for library in LIBRARIES)
+
+
+def prepare() -> None:
+    """Read the libraries: a process that is confined later can open no file then."""
+    for library in LIBRARIES:
+        _text(library.file)
 
 
 def _needs(module: Module, library: Library) -> bool:

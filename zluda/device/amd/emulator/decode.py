@@ -68,6 +68,16 @@ class _Addresses:
             number = operands[2].number & _MASK64
             signed = number - (1 << 32) if 1 << 31 <= number < 1 << 32 else number
             self.found.add(self._pairs.get(operands[0].index, 0) + signed & _MASK64)
+        else:
+            self._forget(instruction)
+
+    def _forget(self, instruction: Instruction) -> None:
+        """A pair that something else is written to, such as what was loaded from the address, is no address."""
+        written = instruction.operands[0] if instruction.operands else None
+        if written is not None and written.kind == "s":
+            for register in range(written.index - 1, written.index + written.count):
+                self._pairs.pop(register, None)
+                self._low.pop(register, None)
 
 
 def decode(code: CodeObject, kernel: KernelEntry, disassembler: Disassembler) -> Graph:
