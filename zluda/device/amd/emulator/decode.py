@@ -72,7 +72,7 @@ class _Addresses:
             self._forget(instruction)
 
     def _forget(self, instruction: Instruction) -> None:
-        """A pair that something else is written to, such as what was loaded from the address, is no address."""
+        """A pair that is written otherwise, such as by a load from the address, holds no address."""
         written = instruction.operands[0] if instruction.operands else None
         if written is not None and written.kind == "s":
             for register in range(written.index - 1, written.index + written.count):
