@@ -21,6 +21,7 @@ from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection
+from zluda.tracefile.reachability import NESTED_LIMIT
 
 if TYPE_CHECKING:
     from zluda.diff.element_type import LaunchTypes
@@ -139,7 +140,7 @@ class LaunchPlayer:
             outputs = self._outputs(launch)
             since = {key: call for key, call in since.items() if key not in outputs}
         verdict, reason = judge_launch(compared, reach, min(since.values(), default=None))
-        unmade = self._unmade_argument(launch) if compared.differs else None
+        unmade = (self._unmade_argument(launch) or self._stored_handle(reach)) if compared.differs else None
         if unmade is not None:
             return self._without(launch, reach, unmade, rewrite=True)
         changed = {
@@ -183,6 +184,20 @@ class LaunchPlayer:
                         return Unavailable(object.verdict, f"{kind} {value:#x}: {object.reason}")
         return None
 
+    def _stored_handle(self, reach: Iterable[LiveAllocation]) -> Unavailable | None:
+        """That memory holds the handle of an object which is another here; as :meth:`_unmade_argument`, only
+        told where the launch went wrong.
+        """
+        memory = self._recovery.state.memory
+        elsewhere = memory.arrays.elsewhere()
+        for one in reach if elsewhere else ():
+            if one.array is None and one.size < NESTED_LIMIT:
+                words = memoryview(memory.read(one, 0, one.size // 8 * 8)).cast("B").cast("Q")
+                for handle in sorted(elsewhere.keys() & set(words)):
+                    here = f"it is {elsewhere[handle]:#x} here"
+                    return Unavailable(Verdict.GAP, f"memory holds texture or surface {handle:#x}; {here}")
+        return None
+
     def _type(self, one: LiveAllocation, launch: Launch) -> str:
         """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
         if one.array is not None:
@@ -219,7 +234,8 @@ class LaunchPlayer:
             reason = f"{failure.reason}; its inputs already differed after call {differing_since}"
             failure = Unavailable(failure.verdict, reason)
         if died:
-            failure = self._failed_there_too(launch) or self._unmade_argument(launch) or failure
+            unmade = self._unmade_argument(launch) or self._stored_handle(reach)
+            failure = self._failed_there_too(launch) or unmade or failure
             self._deaths[launch.kernel] += 1
         if began:
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():

@@ -224,8 +224,6 @@ class ReplayMemory:
         """Put the record's bytes into the replay, its addresses exchanged for the replay's."""
         if one.array is None:
             self._access.write(one.base + offset, self.translate_words(data))
-        elif one.array.address:
-            self._access.write(one.base + offset, data)
         else:
             self._access.driver.write_array(one.array.handle, offset, data)
         self.adopted(one, offset, offset + len(data))
