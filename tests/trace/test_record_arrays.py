@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import pytest
 from recorded_scenes import Recorded
 
+from zluda.driver.descriptors import MemoryType, decode_copy
 from zluda.tracefile import AllocationKind, Trace, open_trace
 from zluda.tracefile.arrays import ArrayShape
 
@@ -112,6 +114,34 @@ def test_calls_alone_keep_the_hosts_rows(scene: Scene) -> None:
         assert trace.payload(16, "srcHost") == X[:32]
         assert trace.payload(21, "pCopy") is None
         assert not trace.calls_with_pages & {13, 15, 18}
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_whatever_boxes_are_copied_the_record_has_what_is_delivered(scene: Scene, seed: str) -> None:
+    recorded = scene("boxes", seed)
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert not trace.gaps
+        volume, layered, mipmapped = arrays(trace)
+        levels = {}
+        checked = set()
+        memory = [a for a in trace.allocations if a.kind is AllocationKind.DEVICE]
+        for call in trace.iter_calls():
+            if call.function == "cuMipmappedArrayGetLevel":
+                levels[call.pointees["pLevelArray"]] = 0 if not levels else 64 * 33 * 4 + 32 * 16 * 4
+            delivered = trace.payload(call.sequence, "pCopy")
+            if delivered is None:
+                continue
+            copy = decode_copy(call.pointees["pCopy"])  # type: ignore[arg-type]
+            place = (mipmapped, levels.get(copy.source.array, 0))
+            if copy.source.type == MemoryType.DEVICE:
+                place = next((a.id, 0) for a in memory if a.base == copy.source.device)
+            elif copy.source.array not in levels:
+                place = (volume if copy.depth == 9 else layered, 0)
+            checked.add(place)
+            data, known = trace.read_allocation(place[0], call.sequence, place[1], copy.size)
+            assert known is None and data == delivered, f"call {call.sequence}"
+        assert len(checked) >= 4
 
 
 def test_boxes_cover_any_range_of_any_shape() -> None:

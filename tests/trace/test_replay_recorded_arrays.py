@@ -127,6 +127,18 @@ def test_a_driver_with_an_order_and_handles_of_its_own(scene: Scene, monkeypatch
     ]
 
 
+@pytest.mark.parametrize("driver", [TranslatedDriver, OwnOrder])
+@pytest.mark.parametrize("capture", ["outputs", "calls"])
+def test_whatever_boxes_are_copied_a_replay_delivers_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, driver: type[TranslatedDriver], capture: str
+) -> None:
+    result = replay(monkeypatch, scene("boxes", "1", capture=capture), Painter(), driver)
+    assert len(result.results) == 15
+    expected = Verdict.IDENTICAL if capture == "outputs" else Verdict.NOT_COMPARED
+    assert {one.verdict for one in result.results} == {expected}
+    assert not result.meta["not_replayed"]
+
+
 def test_without_memory_on_record_copies_bring_the_hosts_rows(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,103 @@ arrays (void)
   CHECK (cuArrayDestroy (line));
 }
 
+/* --- many boxes ---------------------------------------------------------------------------------------- */
+
+#define PLACES 6
+static struct place { void * array; CUdeviceptr memory; size_t width, height, depth, texel; } places[PLACES];
+static char lines[1 << 20];
+static uint64_t drawn;
+
+static size_t
+draw (size_t limit)
+{
+  drawn = drawn * 6364136223846793005ULL + 1442695040888963407ULL;
+  return (drawn >> 33) % limit;
+}
+
+static struct copy_end_3d
+end_at (const struct place * place, size_t x, size_t y, size_t z)
+{
+  struct copy_end_3d end = { x * place->texel, y, z, 0, place->array ? 3 : 2, NULL, place->memory, place->array };
+
+  end.pitch = place->width * place->texel, end.height = place->height;
+  return end;
+}
+
+static void
+make_places (void)
+{
+  struct array_descriptor_3d volume = { 70, 50, 9, 0x20, 4, 0 }, layered = { 30, 20, 5, 1, 4, 1 };
+  struct array_descriptor_3d mip = { 64, 33, 0, 0x10, 2, 0 };
+  void * whole;
+
+  CHECK (cuArray3DCreate_v2 (&places[0].array, &volume));
+  CHECK (cuArray3DCreate_v2 (&places[1].array, &layered));
+  CHECK (cuMipmappedArrayCreate (&whole, &mip, 4));
+  CHECK (cuMipmappedArrayGetLevel (&places[2].array, whole, 0));
+  CHECK (cuMipmappedArrayGetLevel (&places[3].array, whole, 2));
+  CHECK (cuMemAlloc_v2 (&places[4].memory, 48 * 40 * 6 * 16));
+  CHECK (cuMemAlloc_v2 (&places[5].memory, 400 * 30 * 4));
+  static const size_t sizes[PLACES][4] = { { 70, 50, 9, 16 }, { 30, 20, 5, 4 }, { 64, 33, 1, 4 }, { 16, 8, 1, 4 },
+                                           { 48, 40, 6, 16 }, { 400, 30, 1, 4 } };
+  for (int i = 0; i < PLACES; i++)
+    places[i].width = sizes[i][0], places[i].height = sizes[i][1], places[i].depth = sizes[i][2],
+    places[i].texel = sizes[i][3];
+}
+
+/* A box that both places have room for, anywhere in each; or, `from` being NULL, out of the host's lines. */
+static void
+move_box (const struct place * from, const struct place * to)
+{
+  size_t texel = to->texel, width, height, depth;
+  struct copy_3d copy;
+
+  if (from == NULL || from->texel == texel)
+  {
+    const struct place * least = from == NULL ? to : from;
+#define LEAST(side) (to->side < least->side ? to->side : least->side)
+    width = 1 + draw (LEAST (width)), height = 1 + draw (LEAST (height)), depth = 1 + draw (LEAST (depth));
+    if (from == NULL)
+    {
+      struct copy_end_3d host = { 4, 1, 0, 0, 1, lines + draw (1000), 0, NULL, NULL, width * texel + 20, height + 3 };
+      copy.from = host;
+    }
+    else
+      copy.from = end_at (from, draw (from->width - width + 1), draw (from->height - height + 1),
+                          draw (from->depth - depth + 1));
+    copy.to = end_at (to, draw (to->width - width + 1), draw (to->height - height + 1), draw (to->depth - depth + 1));
+    copy.width = width * texel, copy.height = height, copy.depth = depth;
+    CHECK (cuMemcpy3D_v2 (&copy));
+  }
+}
+
+/* Random boxes between arrays, memory and the host; after some of them, all of a place is delivered. */
+static void
+boxes (long seed)
+{
+  setup ();
+  make_places ();
+  drawn = seed;
+  for (size_t i = 0; i < sizeof lines; i++)
+    lines[i] = draw (256);
+  for (int round = 0; round < 60; round++)
+  {
+    const struct place * to = &places[draw (PLACES)], * other = &places[draw (PLACES)];
+    struct copy_3d out = { { 0 }, { 0, 0, 0, 0, 1, y } };
+    static char delivered[1 << 20];
+
+    move_box (round % 3 == 0 ? NULL : other, to);
+    if (round % 10 == 9)
+      CHECK (cuMemsetD2D8_v2 (places[4].memory + 8 + draw (1000), 700, round, 500, 20));
+    if (round % 4 != 3)
+      continue;
+    out.from = end_at (to, 0, 0, 0);
+    out.to.host = delivered, out.to.pitch = to->width * to->texel + 3, out.to.height = to->height + 1;
+    out.width = to->width * to->texel, out.height = to->height, out.depth = to->depth;
+    CHECK (cuMemcpy3D_v2 (&out));
+  }
+}
+
 static void *
 worker (void * argument)
 {
@@ -485,6 +582,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "launch_ex")) launch_ex ();
   else if (!strcmp (scene, "memory")) memory ();
   else if (!strcmp (scene, "arrays")) arrays ();
+  else if (!strcmp (scene, "boxes")) boxes (atol (argv[2]));
   else if (!strcmp (scene, "threads")) threads ();
   else if (!strcmp (scene, "first_launches")) first_launches ();
   else if (!strcmp (scene, "loop")) loop (atol (argv[2]));

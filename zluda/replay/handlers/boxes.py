@@ -12,6 +12,7 @@ from zluda.driver import descriptors
 from zluda.driver.descriptors import Copy, CopyEnd, MemoryType
 from zluda.replay.handlers.memory import Source, on_record, target
 from zluda.replay.handlers.table import Handler, Phase, Run, gap, handles
+from zluda.replay.intervals import IntervalSet
 from zluda.replay.memory import LiveAllocation
 from zluda.replay.names import entry_name
 from zluda.replay.playback import Playback
@@ -43,6 +44,11 @@ class Rows(NamedTuple):
         if mask is not None and any(0 in mask[a : a + self.width] for a in at):
             return None
         return b"".join(data[a : a + self.width] for a in at)
+
+    def missing(self) -> list[int]:
+        """Which of them are not wholly known."""
+        known = self.one.known
+        return [i for i, at in enumerate(self.starts) if known.missing(at, at + self.width)]
 
 
 def _wrote(state: Playback, call: Call, rows: Rows) -> None:
@@ -160,10 +166,17 @@ def _copy_within(state: Playback, call: Call) -> None:
 
 
 def _copied(state: Playback, call: Call, source: Rows, destination: Rows) -> None:
+    """What nobody is known to have written holds on each machine what it holds: the record's is taken."""
     first, stop = min(source.starts), max(source.starts) + source.width
     differing = source.one.differing.within(first, stop)
+    unknown = source.missing()
     _wrote(state, call, destination)
     _pass_on(state, source, destination, differing)
+    pages = state.memory.record_pages(call.sequence).get(destination.one.id)
+    for at in unknown if pages is not None else ():
+        to = destination.starts[at]
+        taken = IntervalSet(pages.within(to, to + destination.width))
+        state.memory.adopt_pages({destination.one.id: taken}, call.sequence, unknown_only=False)
 
 
 def _deliver(state: Playback, call: Call) -> bytes:
