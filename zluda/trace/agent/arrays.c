@@ -14,6 +14,7 @@
 #define ARRAY_LAYERED 1              /* CUDA_ARRAY3D_ */
 #define ARRAY_SURFACE 2
 #define ARRAY_CUBE 4
+#define ARRAY_SPARSE 64
 
 enum { CREATE_2D, CREATE_3D, CREATE_MIPMAPPED };
 enum { MEMORY_TYPE_HOST = 1, MEMORY_TYPE_DEVICE, MEMORY_TYPE_ARRAY, MEMORY_TYPE_UNIFIED };
@@ -123,7 +124,7 @@ read_descriptor (struct array * array, const void * descriptor, u32 size, u32 ki
   }
   array->texel = channel_bytes (rest[0]) * rest[1];
   array->flags = kind != CREATE_2D ? rest[2] : 0;
-  return array->texel != 0 && array->width != 0;
+  return array->texel != 0 && array->width != 0 && !(array->flags & ARRAY_SPARSE);
 }
 
 /* --- the table of arrays ------------------------------------------------------------------------------------ */
