@@ -10,7 +10,7 @@ from recorded_scenes import Recorded
 
 from zluda.driver.descriptors import MemoryType, decode_copy
 from zluda.tracefile import AllocationKind, Trace, open_trace
-from zluda.tracefile.arrays import ArrayShape
+from zluda.tracefile.arrays import LAYERED, ArrayShape
 
 Scene = Callable[..., Recorded]
 
@@ -166,3 +166,17 @@ def test_boxes_cover_any_range_of_any_shape() -> None:
                             assert places[at] == (box.level, box.x + x, box.y + y, box.z + z)
                             at += 1
             assert at == offset + size
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "place"),
+    [
+        (ArrayShape(40, 30, 0, 0x20, 1), 188, "(7, 1)"),
+        (ArrayShape(40, 0, 0, 0x20, 1), 28, "(7)"),
+        (ArrayShape(8, 0, 5, 0x20, 1, LAYERED), 32 * 3 + 4, "(1, 0, 3)"),
+        (ArrayShape(8, 4, 5, 0x01, 4), 32 * 4 * 2 + 32 + 6, "(1, 1, 2) channel 2"),
+        (ArrayShape(16, 8, 0, 0x10, 2, 0, 3), 512 + 32 + 6, "level 1 (1, 1) channel 1"),
+    ],
+)
+def test_texels_are_told_by_their_coordinates(shape: ArrayShape, offset: int, place: str) -> None:
+    assert shape.place(offset) == place

@@ -110,8 +110,9 @@ def test_a_wrong_texel_is_told_with_its_array_and_place(
     assert painted.verdict is Verdict.DIFFERS
     (array,) = [buffer for buffer in painted.buffers if not buffer.identical]
     assert (array.name, array.element_type, array.differing) == ("array 40×30 f32", "f32", 1)
-    assert array.first[0].index == 47  # of its second row
+    assert (array.first[0].index, array.first[0].place) == (47, "(7, 1)")
     box = result.results[BOX]
+    assert [(one.index, one.place) for one in box.buffers[0].first] == [(47, "(7, 1)")]
     assert box.verdict is Verdict.INHERITED and "after call 18" in box.reason
     assert result.results[FROM_ARRAY].verdict is Verdict.IDENTICAL  # of another array
 

@@ -134,7 +134,7 @@ class Element:
 
     ``recorded`` and ``replayed`` are the values as Python numbers, the ``…_bits`` their bit patterns.
     ``ulp`` is their distance in units in the last place of the recorded value, None where that has no
-    meaning (NaN, infinity).
+    meaning (NaN, infinity). ``place`` are its coordinates in a CUDA array (``(7, 1)``), empty elsewhere.
     """
 
     index: int
@@ -144,6 +144,12 @@ class Element:
     recorded_bits: int
     replayed_bits: int
     ulp: float | None
+    place: str = ""
+
+    @property
+    def label(self) -> str:
+        """``1,047``, of an array ``47 (7, 1)``"""
+        return f"{self.index:,} {self.place}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

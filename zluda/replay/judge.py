@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from zluda.diff.results import BufferComparison, LaunchResult, Verdict
+from zluda.diff.results import BufferComparison, Element, LaunchResult, Verdict
 from zluda.diff.values import combine, compare, element_type
 from zluda.replay.intervals import IntervalSet
 from zluda.replay.memory import LiveAllocation, ReplayMemory
@@ -191,13 +191,23 @@ class _Pieces:
             )
             for start, left, right, known in self._different
         ] or [compare(b"", b"", type_name, base=one.record.base, offset=offset, allocation=one.id, name=name)]
+        combined = combine(parts)
         return replace(
-            combine(parts),
+            combined,
+            first=_with_places(one, combined),
             offset=offset,
             size=end - offset,
             bytes_compared=self._known,
             elements=union.size // element_type(type_name).size,
         )
+
+
+def _with_places(one: LiveAllocation, part: BufferComparison) -> tuple[Element, ...]:
+    """The first differing elements, in an array with their coordinates."""
+    if one.array is None:
+        return part.first
+    shape, size = one.array.shape, element_type(part.element_type).size
+    return tuple(replace(element, place=shape.place(element.index * size)) for element in part.first)
 
 
 def _without_leftovers(
@@ -286,11 +296,14 @@ def judge_copy(
         replayed,
         type_name,
         base=one.record.base,
-        offset=spans[0][0] if spans else 0,
+        offset=spans[0][0] if len(spans) == 1 else 0,
         allocation=one.id,
         name=one.record.name,
         known=known,
     )
+    if len(spans) > 1:
+        part = _placed(one, part, spans)
+    part = replace(part, first=_with_places(one, part))
     if part.differing:
         if any(one.differing.within(*span) for span in spans):
             reason = f"what it copies already differed after call {one.differing_since}"
@@ -299,6 +312,23 @@ def judge_copy(
     if not part.bytes_compared:
         return result(Verdict.NOT_COMPARED, "nothing of what it copies was ever written", part)
     return result(Verdict.IDENTICAL, "", part)
+
+
+def _placed(
+    one: LiveAllocation, part: BufferComparison, spans: Sequence[tuple[int, int]]
+) -> BufferComparison:
+    """A comparison of delivered rows, its elements told by where they are in the allocation."""
+    size = element_type(part.element_type).size
+    elements = []
+    for element in part.first:
+        at = element.index * size
+        for start, stop in spans:
+            if at < stop - start:
+                break
+            at -= stop - start
+        offset = start + at
+        elements.append(replace(element, index=offset // size, address=one.record.base + offset))
+    return replace(part, first=tuple(elements), offset=spans[0][0])
 
 
 def _joined(masks: Sequence[tuple[bytes | None, tuple[int, int]]]) -> bytes | None:

@@ -271,7 +271,7 @@ def _buffer(buffer: BufferComparison) -> dict[str, Any]:
         "summary": "; ".join(facts),
         "elements": [
             {
-                "index": f"{element.index:,}",
+                "index": element.label,
                 "address": f"{element.address:#x}",
                 "recorded": pair.recorded,
                 "replayed": pair.replayed,

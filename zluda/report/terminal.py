@@ -167,6 +167,6 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
             continue
         buffer, element = found
         pair = words.Pair.of(buffer, element)
-        place = (escape(printable(f"{buffer.label} ({buffer.element_type})")), f"{element.index:,}")
+        place = (escape(printable(f"{buffer.label} ({buffer.element_type})")), element.label)
         table.add_row(*head, *place, pair.recorded, pair.replayed, pair.ulp)
     return table

@@ -92,7 +92,8 @@ def first(divergence: FirstDivergence) -> str:
 def difference(buffer: BufferComparison, element: Element) -> str:
     """``element 17 of out: recorded 1.5, replayed 1.25 (4 ULP)``"""
     pair = Pair.of(buffer, element)
-    text = f"element {element.index} of {buffer.label}: recorded {pair.recorded}, replayed {pair.replayed}"
+    where = f"element {element.index} {element.place}".rstrip()
+    text = f"{where} of {buffer.label}: recorded {pair.recorded}, replayed {pair.replayed}"
     return text + (f" ({pair.ulp} ULP)" if pair.ulp else "")
 
 

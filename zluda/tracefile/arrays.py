@@ -104,6 +104,20 @@ class ArrayShape(NamedTuple):
             told += f", {self.depth} {'faces' if self.flags & CUBE else 'layers'}"
         return told + (f", {self.levels} levels" if self.levels > 1 else "")
 
+    def place(self, offset: int) -> str:
+        """Coordinates of the channel at an offset of the linearised contents.
+
+        ``(7, 1)``, ``(7, 1, 2)`` with its slice; ``level 1 (3, 0)``; ``(7, 1) channel 2``.
+        """
+        box = next(self.boxes(offset, 1))
+        _, rows, slices = self.extent(box.level)
+        texel, within = divmod(box.x, self.texel_bytes)
+        coordinates = [texel] + [n for n, most in ((box.y, rows), (box.z, slices)) if most > 1 or slices > 1]
+        told = f"({', '.join(map(str, coordinates))})"
+        told = f"level {box.level} {told}" if self.levels > 1 else told
+        channel = within * self.channels // self.texel_bytes
+        return f"{told} channel {channel}" if self.channels > 1 else told
+
     def boxes(self, offset: int, size: int) -> Iterator[Box]:
         """The parts that make up ``[offset, offset + size)`` of the linearised contents, in order."""
         level = 0
