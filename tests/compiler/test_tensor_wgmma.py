@@ -40,10 +40,12 @@ def wgmma_ptx(
     repeated: int = 1,
     slices: int = 1,
     step: int = 0,
+    selector: int | None = None,
 ) -> str:
     """``k(a, b, c, d)``: 32 KiB each of A and B to shared memory, C to the accumulators, ``wgmma``, D.
 
-    ``descriptors`` lack the address, which moves on by ``step`` bytes for each of ``slices``.
+    ``descriptors`` lack the address, which moves on by ``step`` bytes for each of ``slices``. With a
+    ``selector`` A is sparse, and its metadata a word a thread of ``m``.
     """
     body = []
     for letter, at in (("a", 0), ("b", B_AT)):
@@ -55,6 +57,10 @@ def wgmma_ptx(
         for chunk in range(0, B_AT, 128 * 16):
             body += [f"ld.global.v4.b32 {{%s0, %s1, %s2, %s3}}, [%p+{chunk}];"]
             body += [f"st.shared.v4.b32 [%y+{at + chunk}], {{%s0, %s1, %s2, %s3}};"]
+    sparse = ""
+    if selector is not None:
+        body += transfer("ld", "m", 1, 32)
+        sparse = f"%m0, {selector}, "
     body += transfer("ld", "c", accumulators, 32)
     body += [f"mov.b32 %d{i}, %c{i};" for i in range(accumulators)]
     body += ["fence.proxy.async.shared::cta;", "bar.sync 0;", "wgmma.fence.sync.aligned;"]
@@ -64,7 +70,7 @@ def wgmma_ptx(
             body += [f"add.u32 %y, %x, {base + at};", "shr.u32 %y, %y, 4;", "cvt.u64.u32 %q, %y;"]
             body += [f"or.b64 %{name}, %q, {bits:#x};"]
         a = vector("a", registers_of_a) if registers_of_a else "%da"
-        body += [f"{opcode} {vector('d', accumulators)}, {a}, %db, %keep{constants};"]
+        body += [f"{opcode} {vector('d', accumulators)}, {a}, %db, {sparse}%keep{constants};"]
     body += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
     body += transfer("st", "d", accumulators, 32)
     registers = [
@@ -72,6 +78,7 @@ def wgmma_ptx(
         ("c", accumulators, 32),
         ("d", accumulators, 32),
         ("s", 4, 32),
+        ("m", 1, 32),
     ]
     return kernel(body, registers, shared=2 * B_AT)
 
@@ -256,15 +263,90 @@ def test_256_columns(cpu: Any) -> None:
     assert in_layouts(cpu, 1, (False, False), 256)
 
 
+# --- sparse A ----------------------------------------------------------------------------------------
+
+ROW_BYTES = 32  # of the stored elements of a row of A
+
+
+def _random(type_name: str, shape: tuple[int, ...]) -> Bits:
+    """Bits of every kind, but of floating types neither infinities nor NaN more often than they come."""
+    width = operations.packed_bits(type_name)
+    unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32}[width]
+    return RANDOM.integers(0, 1 << width, shape, dtype=np.uint64).astype(unsigned)
+
+
+def _metadata(type_name: str) -> Bits:
+    """A word a thread, every chunk's two numbers ascending; of tf32 one of two elements."""
+    nibbles = [0x4, 0xE] if type_name == "tf32" else [0x4, 0x8, 0xC, 0x9, 0xD, 0xE]
+    chosen = RANDOM.choice(np.array(nibbles, np.uint32), (128, 8))
+    return (chosen << (4 * np.arange(8, dtype=np.uint32))).sum(1, dtype=np.uint64).astype(np.uint32)
+
+
+def _cores(matrix: Bits, row_bytes: int) -> Bits:
+    """Plain K-major, as :func:`cores` but of rows of any length."""
+    size = matrix.dtype.itemsize
+
+    def place(line: int, k: int) -> int:
+        at = k * size
+        return line // 8 * 8 * row_bytes + at // 16 * 128 + line % 8 * 16 + at % 16
+
+    return in_shared(matrix, place)
+
+
+SPARSE_CASES = [
+    (*form, selector)
+    for form in operations.wgmma_sparse_forms()
+    for selector in range(2 if operations.packed_bits(form[1]) > 8 else 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "a", "b", "d", "selector"),
+    [pytest.param(*c, marks=() if i % QUICK == 0 else pytest.mark.slow) for i, c in enumerate(SPARSE_CASES)],
+)
+def test_a_sparse_a_meets_the_elements_that_its_metadata_names(
+    cpu: Any, shape: str, a: str, b: str, d: str, selector: int
+) -> None:
+    width = operations.packed_bits(a)
+    form = operations.wgmma(f"m64n16{shape}", a, b, d, sparse=True)
+    assert form is not None
+    op = form.operation
+    stored, wide = _random(a, (1, 64, op.stored)), _random(b, (1, 16, op.k))
+    c, metadata = _random(d, (1, 64, 16)), _metadata(a)
+    rows = []
+    for w in range(4):
+        bits = warp.unpack_metadata(metadata[None, 32 * w : 32 * w + 32], form, selector)
+        at = slice(16 * w, 16 * w + 16)
+        rows.append(reference.sparse_dot(op, stored[:, at], wide, c[:, at], bits))
+    expected = accumulators(np.concatenate(rows, 1), d)
+    sides = [_cores(stored, ROW_BYTES), _cores(wide, 2 * ROW_BYTES)]
+    signs = ", 1, 1" if a in FLOATS else ""
+    ptx = wgmma_ptx(
+        f"wgmma.mma_async.sp.sync.aligned.m64n16{shape}.{d}.{a}.{b}",
+        expected.shape[-1],
+        signs + (", 0, 0" if width == 16 else ""),
+        (descriptor(128, 8 * ROW_BYTES, 0), descriptor(128, 16 * ROW_BYTES, 0)),
+        selector=selector,
+    )
+    inputs = {"a": sides[0][0], "b": sides[1][0], "c": accumulators(c, d), "m": metadata}
+    found = launch(cpu, ptx, inputs, expected, block=128, shared=2 * B_AT)
+    assert (found == expected).all()
+
+
 # --- what is not there -------------------------------------------------------------------------------
 
 WHOLE = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (f"{WHOLE.replace('.sync', '.sp.sync')} {{D}}, %da, %db, %s0, 0, %keep, 1, 1, 0, 0;", "mma_async.sp"),
+        (
+            f"{SPARSE} {{D}}, %da, %db, %s0, 2, %keep, 1, 1, 0, 0;",
+            "selector 2",
+        ),
+        (f"{SPARSE.replace('k32', 'k16')} {{D}}, %da, %db, %s0, 0, %keep, 1, 1, 0, 0;", "mma_async.sp"),
         (f"{WHOLE} {{D}}, %da, %db, %keep, 1, 1, 0;", "3 constants after scale-d, for 4"),
         (f"{WHOLE} {{D}}, {{%s0, %s1, %s2}}, %db, %keep, 1, 1, 0;", "3 registers where the form has 4"),
         (f"{WHOLE} {{%d0, %d1}}, %da, %db, %keep, 1, 1, 0, 0;", "2 accumulators where the form has 4"),

@@ -1,7 +1,7 @@
 """Write the PTX of every form, and have the local ptxas judge it.
 
 python tests/conformance/generate.py --list            names of all forms
-python tests/conformance/generate.py --check           assemble every kernel with ptxas -arch=sm_90
+python tests/conformance/generate.py --check           assemble every kernel with ptxas
 python tests/conformance/generate.py --write DIRECTORY one .ptx a kernel
 """
 
@@ -25,7 +25,7 @@ def rejected(group: Group, directory: Path) -> dict[str, str]:
     path = directory / "kernel.ptx"
     text = group.ptx()
     path.write_text(text)
-    command = ["ptxas", "-arch=sm_90", "-O0", "-o", str(directory / "kernel.cubin"), str(path)]
+    command = ["ptxas", f"-arch={group.target}", "-O0", "-o", str(directory / "kernel.cubin"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return {}

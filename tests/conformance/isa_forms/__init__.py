@@ -20,6 +20,7 @@ from isa_forms import (
     floating,
     integer,
     memory,
+    sparse_wgmma,
     tensor,
     various,
     video,
@@ -41,7 +42,7 @@ FAMILIES = {
     "asynchronous": asynchronous,
     "contraction": contraction,
 }
-AWAITING: dict[str, ModuleType] = {}
+AWAITING: dict[str, ModuleType] = {"sparse_wgmma": sparse_wgmma}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 

@@ -64,6 +64,7 @@ class Form:
     body: str
     declarations: str = ""  # module scope
     alone: bool = field(default=False)  # needs a kernel of its own (barriers)
+    target: str = "sm_90"  # of the kernel it stands in, the same for a whole family
 
 
 def rows(

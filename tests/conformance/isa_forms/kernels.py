@@ -17,7 +17,6 @@ from isa_forms.inputs import result_count
 THREADS = 128  # per block
 PER_KERNEL = 24
 ENTRY = "forms"
-HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,11 @@ class Group:
         for form in self.forms:
             offsets.append(offsets[-1] + self.count * result_bytes(form))
         return offsets
+
+    @property
+    def target(self) -> str:
+        """The architecture it is for."""
+        return self.forms[0].target
 
     @property
     def grid(self) -> int:
@@ -106,7 +110,8 @@ def kernel_text(group: Group) -> str:
     """PTX of one group."""
     declarations = dict.fromkeys(form.declarations for form in group.forms if form.declarations)
     parameters = ", ".join(f".param .u64 p{n}" for n in range(4))
-    lines = [HEADER + "\n".join(declarations), f".visible .entry {ENTRY}({parameters})", "{"]
+    header = f".version 9.0\n.target {group.target}\n.address_size 64\n"
+    lines = [header + "\n".join(declarations), f".visible .entry {ENTRY}({parameters})", "{"]
     lines += ["\t.reg .b64 %base<3>, %out, %off, %pa, %pb, %pc, %out1, %out2, %out4, %out8;"]
     lines += ["\t.reg .b32 %i, %thread, %lane, %block, %threads;"]
     lines += [f"\tld.param.u64 %base{n}, [p{n}];" for n in range(3)]

@@ -45,8 +45,6 @@ def wgmma(f: FunctionCodegen, instruction: Instruction) -> None:
     """``wgmma.mma_async``; the other forms order what is in order here."""
     if not instruction.has("mma_async"):
         return
-    if instruction.has("sp"):
-        raise f.unsupported(instruction)
     d, a, b = (t.spelling for t in instruction.types)
     form = operations.wgmma(
         instruction.slots["shape"],
@@ -55,6 +53,7 @@ def wgmma(f: FunctionCodegen, instruction: Instruction) -> None:
         d,
         saturate=instruction.has("satfinite"),
         popcount=instruction.slots.get("op", "") if instruction.has("popc") else "",
+        sparse=instruction.has("sp"),
     )
     if form is None:
         raise f.unsupported(instruction)
@@ -66,9 +65,24 @@ class _Multiplication:
 
     def __init__(self, f: FunctionCodegen, instruction: Instruction, form: Form) -> None:
         self.f, self.form, self.warp = f, form, Warp(f.b, f.ops)
-        self.d, self.a, self.b, self.scale_d, *rest = instruction.operands
+        self.d, self.a, self.b, *rest = instruction.operands
+        self.metadata: list[list[Parts]] = []
+        self.selector = 0
+        if form.operation.sparse:
+            self._read_metadata(instruction, *rest[:2])
+            rest = rest[2:]
+        self.scale_d, *rest = rest
         self.columns = int(instruction.slots["shape"].partition("n")[2].partition("k")[0])
         self._read_immediates(instruction, rest)
+
+    def _read_metadata(self, instruction: Instruction, metadata: Operand, selector: Operand) -> None:
+        """Those of ``mma.sp`` of the same K, in each of the four warps (PTX ISA 9.7.15.6.1)."""
+        if not isinstance(selector, Immediate):
+            raise self.f.unsupported(instruction, "wgmma.sp with a selector that is not a constant")
+        pairs = 2 if packed_bits(self.form.operation.a) > 8 else 1  # of lanes that could hold metadata
+        if selector.value not in range(pairs):
+            raise self.f.unsupported(instruction, f"wgmma.sp with selector {selector.value}")
+        self.metadata, self.selector = [read_registers(self.f, metadata, 1, 32)], selector.value
 
     def _read_immediates(self, instruction: Instruction, rest: Sequence[Operand]) -> None:
         """Signs of A and B, then, of 16-bit types, whether each in shared memory is transposed."""
@@ -115,7 +129,8 @@ class _Multiplication:
         """Eight columns of D."""
         start = view.block(block)
         columns = [view.register(start, r) for r in range(self.form.registers("b"))]
-        return multiply(self.f, self.form, [a, self._signed(columns, negative=self.negative_b), c])
+        b = self._signed(columns, negative=self.negative_b)
+        return multiply(self.f, self.form, [a, b, c, *self.metadata], selector=self.selector)
 
     def _rows_of_a(self) -> list[Parts]:
         """The warp's sixteen rows of A, in registers or in shared memory."""

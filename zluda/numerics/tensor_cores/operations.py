@@ -144,6 +144,15 @@ k256                          b1         b1         s32
 """
 
 
+_WGMMA_SPARSE = """
+k32                           f16        f16        f32|f16
+k32                           bf16       bf16       f32
+k16                           tf32       tf32       f32
+k64                           e4m3|e5m2  e4m3|e5m2  f32|f16
+k64                           s8|u8      s8|u8      s32
+"""
+
+
 def _rows(table: str) -> Iterator[tuple[str, str, str, str]]:
     """(shape, A, B, C) of every combination."""
     for line in table.strip().splitlines():
@@ -164,6 +173,11 @@ def mma_forms() -> list[tuple[str, str, str, str]]:
 def mma_sparse_forms() -> list[tuple[str, str, str, str]]:
     """(shape, A, B, C) of every ``mma.sp``; D is as C."""
     return list(_rows(_MMA_SPARSE))
+
+
+def wgmma_sparse_forms() -> list[tuple[str, str, str, str]]:
+    """(``k`` and K, A, B, D) of every ``wgmma.mma_async.sp``."""
+    return list(_rows(_WGMMA_SPARSE))
 
 
 def wmma_forms() -> list[tuple[str, str, str, str]]:
@@ -279,13 +293,16 @@ def wmma(
 
 
 @functools.cache
-def wgmma(shape: str, a: str, b: str, d: str, *, saturate: bool = False, popcount: str = "") -> Form | None:
+def wgmma(
+    shape: str, a: str, b: str, d: str, *, saturate: bool = False, popcount: str = "", sparse: bool = False
+) -> Form | None:
     """What a form of ``wgmma`` does to eight columns and a warp's sixteen rows; None where there is none.
 
     A, B and D lie as those of ``mma.m16n8``; the arithmetic is that of one step over all of K.
     """
     columns, _, k = shape.partition("k")
-    if ("k" + k, a, b, d) not in _combinations(_WGMMA) or not re.fullmatch(r"m64n\d+", columns):
+    table = _WGMMA_SPARSE if sparse else _WGMMA
+    if ("k" + k, a, b, d) not in _combinations(table) or not re.fullmatch(r"m64n\d+", columns):
         return None
     rule = _rule(a, saturate=saturate, popcount=popcount)
     eight_bits = a in FLOATS and FLOATS[a].bits == 8
@@ -298,5 +315,6 @@ def wgmma(shape: str, a: str, b: str, d: str, *, saturate: bool = False, popcoun
         "step" if rule == "split" else rule,
         fraction=FRACTION_FP8_WGMMA if eight_bits else FRACTION,
         short=eight_bits and d == "f32",
+        sparse=sparse,
     )
     return mma_fragments(operation)
