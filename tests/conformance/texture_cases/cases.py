@@ -74,7 +74,24 @@ def coordinates() -> Iterator[Case]:
             )
             texture = replace(ramp4, address=_modes(mode), filter=filter, flags=normal, border=(9.0,) * 4)
             yield Case(f"coord.1d.{name}.{'pl'[filter]}{'un'[normal // 2]}", texture, TEX_1D, words(x), 1)
-    for width in (5, 7, 100, 1000, 4096, 16384, 65536):
+    for width in (
+        5,
+        7,
+        100,
+        1000,
+        4096,
+        5000,
+        8191,
+        8192,
+        8193,
+        12000,
+        16383,
+        16384,
+        16385,
+        20000,
+        40000,
+        65536,
+    ):
         x = state.uniform(0, 1, 6000).astype(np.float32)
         texture = Texture((width, 0, 0), filter=LINEAR, flags=NORMALIZED)
         for name, mode in (("clamp", CLAMP), ("wrap", WRAP), ("mirror", MIRROR)):
@@ -252,6 +269,51 @@ def filtering() -> Iterator[Case]:
     )
 
 
+def weights() -> Iterator[Case]:
+    """One texel of a volume that is 1, seen from all around: the weights of eight and of sixteen taps."""
+    state = np.random.RandomState(14)
+    at = ((state.randint(0, 512, (3, 30000)) + 128) / 256).astype(np.float32)
+    solid = Texture((4, 4, 4), data=lambda t, level: (index(t, level) == 21) * 1.0, filter=LINEAR)
+    yield Case("weights.3d", solid, TEX_3D, words(*at), 1)
+    yield Case("weights.3d.f16", replace(solid, format="f16"), TEX_3D, words(*at[:, :3000]), 1)
+    flat = replace(solid, size=(4, 4, 0), data=lambda t, level: (index(t, level) == 5) * 1.0)
+    yield Case("weights.2d", flat, TEX_2D, words(*at[:2]), 1)
+    mips = replace(flat, levels=2, flags=NORMALIZED, mip_filter=LINEAR, data=_one_of_level_0)
+    lod = (state.randint(0, 257, 30000) / 256).astype(np.float32)
+    yield Case("weights.mip.2d", mips, LEVEL_2D, words(at[0] / 4, at[1] / 4, lod), 1)
+    form = "tex.level.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], %w3;"
+    deep = replace(mips, size=(4, 4, 4))
+    yield Case("weights.mip.3d", deep, form, words(*(at / 4), lod), 1)
+    second = replace(deep, data=_one_of_level_1)
+    yield Case("weights.mip.3d.second", second, form, words(*(at / 4), lod), 1)
+    signed = Texture((256, 2, 0), "s8", 1, _every_pair, filter=LINEAR)
+    for fraction in (1, 2, 3, 7, 16, 31, 64, 100, 127, 128, 129, 200, 255):
+        places = words(np.arange(256) + 0.5, [0.5 + fraction / 256])
+        yield Case(f"weights.s8.{fraction}", signed, TEX_2D, places, 1)
+    yield Case(
+        "weights.s8.2d",
+        replace(signed, size=(64, 64, 0), data=random_bits(40)),
+        TEX_2D,
+        words(*(at[:2] * 20)),
+        1,
+    )
+
+
+def _one_of_level_0(t: Texture, level: int) -> Array:
+    return (index(t, level) == (21 if t.size[2] else 5)) * (1.0 if level == 0 else 0.0)
+
+
+def _one_of_level_1(t: Texture, level: int) -> Array:
+    return (index(t, level) == 0) * (1.0 if level == 1 else 0.0)
+
+
+def _every_pair(t: Texture, level: int) -> Array:
+    """Row 0 is all codes, row 1 zeros: a row's texels are scaled by the weight alone."""
+    return np.stack([np.arange(256).astype(np.uint8).view(np.int8), np.zeros(256, np.int8)]).reshape(
+        t.shape(level)
+    )
+
+
 def layers() -> Iterator[Case]:
     """Layer numbers, in range and out."""
     numbers = np.array(
@@ -329,6 +391,9 @@ def mips() -> Iterator[Case]:
         yield Case(f"mip.level.clamped.{tag}", replace(t, lod=(1.3, 3.7)), LEVEL_2D, places, 2)
         for bias in (0.37, -1.21, 100.0, -100.0, 0.001):
             yield Case(f"mip.level.bias.{bias}.{tag}", replace(t, bias=bias), LEVEL_2D, places, 2)
+        yield Case(f"mip.none.clamped.{tag}", replace(t, lod=(1.3, 3.7)), TEX_2D, words([0.3], [0.7]), 2)
+        both = replace(t, lod=(1.3, 3.7), bias=0.9)
+        yield Case(f"mip.level.bias.clamped.{tag}", both, LEVEL_2D, places, 2)
         yield Case(f"mip.none.{tag}", replace(t, bias=2.3), TEX_2D, words(state.uniform(0, 1, 64), [0.5]), 2)
         base_form = TEX_2D.replace("tex.2d", "tex.base.2d")
         yield Case(
@@ -458,13 +523,15 @@ def gathers() -> Iterator[Case]:
     yield Case(
         "gather.channel_missing", replace(t, channels=1), form.replace("tld4.r", "tld4.a"), words(*grid)
     )
+    t = replace(t, gather=False)
+    yield Case("gather.no_flag", t, form, words(*grid))
     layered = replace(t, slices=3)
     a2d = "tld4.g.a2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}];"
     yield Case("gather.a2d", layered, a2d, words(np.arange(384) % 5, *grid))
     cube = "tld4.r.cube.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}];"
     xyz = state.uniform(-1, 1, (3, 1000)).astype(np.float32)
     for name, flags in (("", 0), (".seamless", SEAMLESS)):
-        g = Texture((4, 4, 0), data=index, slices=6, cube=True, gather=True, flags=NORMALIZED | flags)
+        g = Texture((4, 4, 0), data=index, slices=6, cube=True, flags=NORMALIZED | flags)
         yield Case(f"gather.cube{name}", g, cube, words(*xyz))
 
 
@@ -498,6 +565,9 @@ def extras() -> Iterator[Case]:
     yield Case("extra.offset.a2d", layered, forma, words([1], [8.5], [8.5], e, -e, e))
     line = Texture((16, 0, 0), channels=4)
     yield Case("extra.offset.1d", line, TEX_1D[:-1] + ", %w1;", words([8.5], e))
+    yield Case("extra.offset.1d.vector", line, TEX_1D[:-1] + ", {%w1};", words([8.5], e))
+    typed = "{.reg .s32 %e; mov.b32 %e, %w1; " + TEX_1D[:-1] + ", %e;}"
+    yield Case("extra.offset.1d.typed", line, typed, words([8.5], e))
     gather = replace(t, gather=True)
     form4 = "tld4.r.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}], {%w2,%w3};"
     yield Case(
@@ -526,8 +596,11 @@ def extras() -> Iterator[Case]:
     yield from _queries()
 
 
-TXQ = "width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples".split()
-SUQ = "width height depth channel_data_type channel_order array_size memory_layout".split()
+TXQ = SUQ = (
+    "width",
+    "height",
+    "depth",
+)  # CUDA's driver has no others: it does not find the kernel, or refuses
 
 
 def _queries() -> Iterator[Case]:
@@ -547,7 +620,7 @@ def _queries() -> Iterator[Case]:
     for name, t in kinds.items():
         for query in TXQ:
             yield Case(f"query.{name}.{query}", t, f"txq.{query}.b32 %r0, [%t];", words([0]), 1)
-        form = "txq.level.width.b32 %r0, [%t], %w0; txq.level.height.b32 %r1, [%t], %w0; txq.level.depth.b32 %r2, [%t], %w0;"
+        form = "".join(f"txq.level.{q}.b32 %r{i}, [%t], %w0;" for i, q in enumerate(TXQ))
         yield Case(f"query.{name}.level", t, form, words(np.arange(-1, 9)), 3)
         if name in ("1d", "2d", "3d", "a1d", "a2d"):
             for query in SUQ:
@@ -558,8 +631,6 @@ def _queries() -> Iterator[Case]:
                     words([0]),
                     1,
                 )
-    for query in ("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2"):
-        yield Case(f"query.2dn.{query}", kinds["2dn"], f"txq.{query}.b32 %r0, [%t];", words([0]), 1)
     yield Case("query.istypep", kinds["2d"], "istypep.texref %p, %t;", words([0]), 1)
 
 
@@ -584,11 +655,26 @@ def surfaces() -> Iterator[Case]:
         form = f"suld.b.a1d.b32.{clamp} %r0, [%t, {{%w0,%w1}}];"
         line = replace(flat, size=(16, 0, 0), slices=3)
         yield Case(f"surface.load.a1d.{clamp}", line, form, words(grid[2], grid[0]), 1)
+        if clamp == "zero":
+            yield Case(
+                "surface.size.zero.edge",
+                replace(flat, format="u8", channels=1),
+                "suld.b.2d.b32.zero %r0, [%t, {%w0,%w1}];",
+                words([8, 12, 16, -4], [1]),
+                1,
+            )
+        for channels, form in (
+            (2, "suld.b.2d.b64.{c} %r0, [%t, {{%w0,%w1}}];"),
+            (4, "suld.b.2d.v2.b64.{c} {{%r0,%r2}}, [%t, {{%w0,%w1}}];"),
+        ):
+            wide = replace(flat, channels=channels)
+            places = words(np.arange(-2, 19) * 4 * channels, [1])
+            yield Case(f"surface.wide.{clamp}.{channels}", wide, form.format(c=clamp), places, channels, 64)
         # Sizes other than the texel's, places that no texel begins at.
         for bits, vec in itertools.product((8, 16, 32, 64), ("", "v2", "v4")):
             width = {8: 16, 16: 16, 32: 32, 64: 64}[bits]
             n = {"": 1, "v2": 2, "v4": 4}[vec]
-            if width == 64 and n == 4:
+            if width == 64 and n == 4 or n * bits > 32:
                 continue
             regs = (
                 "%r0"
@@ -714,7 +800,19 @@ def traps() -> Iterator[Case]:
 FAMILIES: dict[str, Any] = {
     f.__name__: f
     for f in (
-        *(coordinates, integers, conversions, filtering, layers, cubes, mips, borders, gathers, extras),
+        *(
+            coordinates,
+            integers,
+            conversions,
+            filtering,
+            weights,
+            layers,
+            cubes,
+            mips,
+            borders,
+            gathers,
+            extras,
+        ),
         *(surfaces, traps),
     )
 }

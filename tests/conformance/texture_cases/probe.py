@@ -10,6 +10,7 @@ import argparse
 import ctypes as c
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -264,7 +265,7 @@ def run_case(gpu: Gpu, case: Case) -> tuple[dict[str, Array], int]:
     gpu("cuMemcpyDtoH_v2", out.ctypes.data_as(ptr), target, size_t(out.nbytes))
     keep = [*range(case.results)] + ([4] if "%p" in case.form else [])
     found = {"": out[:, keep]}
-    if case.texture.surface:
+    if case.texture.surface and not case.results:
         found[".after"] = made.contents()
     made.free()
     for address in (source, target):
@@ -288,6 +289,7 @@ def main() -> int:
     parser.add_argument("-o", required=True, type=pathlib.Path)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--trap", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--after", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.o.mkdir(parents=True, exist_ok=True)
     gpu = Gpu()
@@ -295,9 +297,11 @@ def main() -> int:
         return _trap(gpu, options.trap)
     parts: list[dict[str, Array]] = [{}]
     notes: dict[str, Any] = {"errors": {}, "handles": {}, "traps": {}}
-    start, size = time.time(), 0
+    start, size, last = time.time(), 0, ""
+    waiting = bool(options.after)
     for case in all_cases():
-        if options.only not in case.name:
+        skipped, waiting = waiting, waiting and case.name != options.after
+        if skipped or options.only not in case.name:
             continue
         if case.name.startswith("trap."):
             command = [sys.executable, __file__, "-o", str(options.o), "--trap", case.name]
@@ -308,6 +312,7 @@ def main() -> int:
         except CudaFailure as error:
             notes["errors"][case.name] = str(error)
             if "cuCtxSynchronize" in str(error):
+                last = case.name
                 break
             continue
         notes["handles"][case.name] = handle
@@ -318,6 +323,25 @@ def main() -> int:
                 size = array.nbytes
             parts[-1][case.name + suffix] = array
     notes["seconds"] = time.time() - start
+    if last:  # the context is lost: the rest in a new process
+        more = [
+            sys.executable,
+            __file__,
+            "-o",
+            str(options.o / "rest"),
+            "--only",
+            options.only,
+            "--after",
+            last,
+        ]
+        print(subprocess.run(more, capture_output=True, text=True).stdout)
+        for path in sorted((options.o / "rest").glob("*.npz")):
+            with np.load(path) as archive:
+                parts.append({name: archive[name] for name in archive.files})
+        rest = json.loads((options.o / "rest" / "textures.json").read_text())
+        for kind in ("errors", "handles", "traps"):
+            notes[kind] |= rest[kind]
+        shutil.rmtree(options.o / "rest")
     for i, part in enumerate(parts):
         np.savez_compressed(options.o / f"textures-{i}.npz", **part)
     (options.o / "textures.json").write_text(json.dumps(notes, indent=1))
