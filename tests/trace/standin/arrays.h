@@ -2,8 +2,12 @@
 
 #define GAP 48
 
+struct array_descriptor { size_t width, height; unsigned format, channels; };
+struct array_descriptor_3d { size_t width, height, depth; unsigned format, channels, flags; };
+
 struct array
 {
+  struct array_descriptor_3d descriptor;
   size_t width, height, depth, texel, pitch;
   unsigned levels;
   struct array * level[18];
@@ -11,12 +15,10 @@ struct array
 };
 
 /* Texture and surface objects count from 1; what an object is bound to. */
-struct object { struct array * array; uint64_t address; };
+struct object { struct array * array; uint64_t address; char resource[144], texture[104]; };
 static struct object objects[64];
 static uint64_t object_count;
 
-struct array_descriptor { size_t width, height; unsigned format, channels; };
-struct array_descriptor_3d { size_t width, height, depth; unsigned format, channels, flags; };
 struct copy_end_2d { size_t x, y; unsigned type; char * host; char * device; struct array * array; size_t pitch; };
 struct copy_2d { struct copy_end_2d from, to; size_t width, height; };
 struct copy_end_3d
@@ -47,7 +49,7 @@ make_array (size_t width, size_t height, size_t depth, size_t texel)
 static size_t
 texel_bytes (unsigned format, unsigned channels)
 {
-  return (format == 0x20 ? 4 : format == 0x10 ? 2 : 1) * channels;
+  return (format == 0x20 ? 4 : format == 0x10 || format == 2 ? 2 : 1) * channels;
 }
 
 API cuArrayCreate_v2 (struct array ** made, const struct array_descriptor * d)
@@ -60,8 +62,10 @@ API cuArray3DCreate_v2 (struct array ** made, const struct array_descriptor_3d *
   if (d->width == 0)
     return INVALID_VALUE;
   *made = make_array (d->width, d->height, d->depth, texel_bytes (d->format, d->channels));
+  (*made)->descriptor = *d;
   return OK;
 }
+API cuArray3DGetDescriptor_v2 (struct array_descriptor_3d * d, struct array * array) { *d = array->descriptor; return OK; }
 API cuArrayDestroy (struct array * array) { return array ? OK : INVALID_VALUE; }
 API cuMipmappedArrayCreate (struct array ** made, const struct array_descriptor_3d * d, unsigned levels)
 {
@@ -69,7 +73,8 @@ API cuMipmappedArrayCreate (struct array ** made, const struct array_descriptor_
   (*made)->levels = levels;
   for (unsigned i = 0; i < levels; i++)
     (*made)->level[i] = make_array (d->width >> i ? d->width >> i : 1, d->height >> i ? d->height >> i : d->height > 0,
-                                    d->depth, texel_bytes (d->format, d->channels));
+                                    d->flags & 5 || !d->depth ? d->depth : d->depth >> i ? d->depth >> i : 1,
+                                    texel_bytes (d->format, d->channels));
   return OK;
 }
 API cuMipmappedArrayGetLevel (struct array ** level, struct array * array, unsigned number)
@@ -123,13 +128,22 @@ static CUresult
 make_object (uint64_t * handle, const struct resource * resource)
 {
   *handle = ++object_count;
+  memcpy (objects[*handle].resource, resource, 144);
   if (resource->type <= 1)
     objects[*handle].array = resource->of.array;
   else
     objects[*handle].address = resource->of.address;
   return OK;
 }
-API cuTexObjectCreate (uint64_t * handle, const struct resource * r, const void * t, const void * v) { return make_object (handle, r); }
+API cuTexObjectCreate (uint64_t * handle, const struct resource * r, const void * t, const void * v)
+{
+  make_object (handle, r);
+  memcpy (objects[*handle].texture, t, 104);
+  return OK;
+}
+API cuTexObjectGetResourceDesc (void * r, uint64_t handle) { memcpy (r, objects[handle].resource, 144); return OK; }
+API cuSurfObjectGetResourceDesc (void * r, uint64_t handle) { memcpy (r, objects[handle].resource, 144); return OK; }
+API cuTexObjectGetTextureDesc (void * t, uint64_t handle) { memcpy (t, objects[handle].texture, 104); return OK; }
 API cuSurfObjectCreate (uint64_t * handle, const struct resource * r) { return make_object (handle, r); }
 API cuTexObjectDestroy (uint64_t handle) { return OK; }
 API cuSurfObjectDestroy (uint64_t handle) { return OK; }

@@ -173,7 +173,9 @@ def _copied(state: Playback, call: Call, source: Rows, destination: Rows) -> Non
     _wrote(state, call, destination)
     _pass_on(state, source, destination, differing)
     pages = state.memory.record_pages(call.sequence).get(destination.one.id)
-    for at in unknown if pages is not None else ():
+    if pages is None:
+        return
+    for at in unknown:
         to = destination.starts[at]
         taken = IntervalSet(pages.within(to, to + destination.width))
         state.memory.adopt_pages({destination.one.id: taken}, call.sequence, unknown_only=False)
