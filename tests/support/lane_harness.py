@@ -82,11 +82,12 @@ class _Evaluator:
             values.append(self.registers["%cc"])
         result = LANEWISE[inst.opcode](self.b, inst, values)
         if writes_carry(inst):
-            assert isinstance(result, tuple)
+            assert not isinstance(result, Value)
             result, self.registers["%cc"] = result
         first = inst.operands[0]
         targets = (first.first, first.second) if isinstance(first, Pair) else (first,)
-        for target, value in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
+        results = (result,) if isinstance(result, Value) else result
+        for target, value in zip(targets, results, strict=True):
             self.assign(target, value, signed=bool(inst.types) and inst.type.kind == "s")
 
 

@@ -281,7 +281,7 @@ class FunctionCodegen(RegisterFile):
         if writes_carry(instruction):
             targets.append(CARRY)
         signed = instruction.types[0].kind == "s"
-        columns = [r if isinstance(r, tuple) else (r,) for r in results]
+        columns = [(r,) if isinstance(r, Value) else r for r in results]
         for i, target in enumerate(targets):
             parts = tuple(column[i] for column in columns)
             if mode == "vector":

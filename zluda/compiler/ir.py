@@ -153,6 +153,8 @@ class Builder:
         self.entry: list[str] = []  # allocas, ahead of everything else
         self.lines: list[str] = []
         self._next = 0
+        self.normal: set[str] = set()  # floats, or their bits, known not to be subnormal numbers: their refs
+        self._known: dict[str, Value] = {}  # values of this basic block, by their text
 
     def text(self) -> str:
         """The body, one instruction a line."""
@@ -175,6 +177,13 @@ class Builder:
         self.lines.append(f"{name} = {text}")
         return Value(element, lanes, name)
 
+    def pure(self, element: str, lanes: int, text: str) -> Value:
+        """:meth:`define` for what depends on its operands alone: written once in a basic block."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self.define(element, lanes, text)
+        return found
+
     # --- constants and lanes ---------------------------------------------------------------------------
 
     def const(self, element: str, value: int | float) -> Value:
@@ -189,10 +198,15 @@ class Builder:
             text = "zeroinitializer" if value.bits == 0 else f"splat ({value.typed})"
             return Value(value.type, lanes, text)
         wide = vector_type(value.type, lanes)
-        one = self.define(value.type, lanes, f"insertelement {wide} poison, {value.typed}, i64 0")
-        return self.define(
-            value.type, lanes, f"shufflevector {one.typed}, {wide} poison, <{lanes} x i32> zeroinitializer"
-        )
+        one = self.pure(value.type, lanes, f"insertelement {wide} poison, {value.typed}, i64 0")
+        text = f"shufflevector {one.typed}, {wide} poison, <{lanes} x i32> zeroinitializer"
+        return self._as_normal(self.pure(value.type, lanes, text), value)
+
+    def _as_normal(self, result: Value, *sources: Value) -> Value:
+        """``result``, which is one of the ``sources`` (or differs in sign): as normal as they are."""
+        if all(s.ref in self.normal for s in sources):
+            self.normal.add(result.ref)
+        return result
 
     def vector(self, element: str, values: Sequence[int]) -> Value:
         """A constant vector of the given bit patterns, one a lane."""
@@ -205,6 +219,9 @@ class Builder:
         """Python numbers become constants of the Values' type; scalars are splat where one is a vector."""
         element = next(o.type for o in operands if isinstance(o, Value))
         values = [o if isinstance(o, Value) else constant(element, o) for o in operands]
+        lanes = values[0].lanes
+        if all(v.lanes == lanes for v in values):
+            return values
         lanes = max(v.lanes for v in values)
         return [self.splat(v, lanes) for v in values]
 
@@ -213,16 +230,14 @@ class Builder:
         if vector.lanes == 1:
             return vector
         index = f"i64 {lane}" if isinstance(lane, int) else lane.typed
-        return self.define(vector.type, 1, f"extractelement {vector.typed}, {index}")
+        return self.pure(vector.type, 1, f"extractelement {vector.typed}, {index}")
 
     def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
         """``vector`` with one lane replaced."""
         if vector.lanes == 1:
             return scalar
         index = f"i64 {lane}" if isinstance(lane, int) else lane.typed
-        return self.define(
-            vector.type, vector.lanes, f"insertelement {vector.typed}, {scalar.typed}, {index}"
-        )
+        return self.pure(vector.type, vector.lanes, f"insertelement {vector.typed}, {scalar.typed}, {index}")
 
     def shuffle(self, first: Value, second: Value | None, mask: Sequence[int]) -> Value:
         """``shufflevector``: result lane i is lane ``mask[i]`` of both vectors laid end to end; -1: any."""
@@ -232,7 +247,7 @@ class Builder:
             return self.pack(lanes)
         other = second.typed if second is not None else f"{first.ir_type} poison"
         items = ", ".join("i32 poison" if m < 0 else f"i32 {m}" for m in mask)
-        return self.define(
+        return self.pure(
             first.type, len(mask), f"shufflevector {first.typed}, {other}, <{len(mask)} x i32> <{items}>"
         )
 
@@ -258,7 +273,7 @@ class Builder:
             if x.bits is not None and op in _FOLDS:
                 return constant(element, _FOLDS[op](x.bits, y.bits, x.width))
         x, y = self.unify(x, y)
-        return self.define(element, x.lanes, f"{op} {x.typed}, {y.ref}")
+        return self.pure(element, x.lanes, f"{op} {x.typed}, {y.ref}")
 
     def add(self, x: Operand, y: Operand) -> Value:
         return self.binary("add", x, y)
@@ -347,19 +362,19 @@ class Builder:
         return self.binary("frem", x, y)
 
     def fneg(self, x: Value) -> Value:
-        return self.define(x.type, x.lanes, f"fneg {x.typed}")
+        return self._as_normal(self.pure(x.type, x.lanes, f"fneg {x.typed}"), x)
 
     def icmp(self, predicate: str, x: Operand, y: Operand) -> Value:
         """``predicate``: eq ne ugt uge ult ule sgt sge slt sle. The result is ``i1``."""
         x, y = self.unify(x, y)
         if x.bits is not None and y.bits is not None and predicate in _COMPARE:
             return constant("i1", int(_COMPARE[predicate](x.bits, y.bits)))
-        return self.define("i1", x.lanes, f"icmp {predicate} {x.typed}, {y.ref}")
+        return self.pure("i1", x.lanes, f"icmp {predicate} {x.typed}, {y.ref}")
 
     def fcmp(self, predicate: str, x: Operand, y: Operand) -> Value:
         """``predicate``: oeq ogt oge olt ole one ord and ueq … une uno. The result is ``i1``."""
         x, y = self.unify(x, y)
-        return self.define("i1", x.lanes, f"fcmp {predicate} {x.typed}, {y.ref}")
+        return self.pure("i1", x.lanes, f"fcmp {predicate} {x.typed}, {y.ref}")
 
     def select(self, condition: Value, x: Operand, y: Operand) -> Value:
         """``condition ? x : y``; a scalar condition picks whole vectors."""
@@ -370,7 +385,9 @@ class Builder:
         lanes = max(condition.lanes, x.lanes)
         if condition.lanes > 1:
             x, y = self.splat(x, lanes), self.splat(y, lanes)
-        return self.define(x.type, lanes, f"select {condition.typed}, {x.typed}, {y.typed}")
+        return self._as_normal(
+            self.pure(x.type, lanes, f"select {condition.typed}, {x.typed}, {y.typed}"), x, y
+        )
 
     def cast(self, op: str, x: Value, element: str) -> Value:
         """Any LLVM conversion (``zext``, ``fptosi``, ``bitcast``, ``ptrtoint`` …) to another element type."""
@@ -380,7 +397,7 @@ class Builder:
             return constant(element, x.bits)
         if x.bits is not None and op == "sext":
             return constant(element, x.bits - (x.bits >> (x.width - 1) << x.width))
-        return self.define(element, x.lanes, f"{op} {x.typed} to {vector_type(element, x.lanes)}")
+        return self.pure(element, x.lanes, f"{op} {x.typed} to {vector_type(element, x.lanes)}")
 
     def zext(self, x: Value, element: str) -> Value:
         return self.cast("zext", x, element)
@@ -393,7 +410,7 @@ class Builder:
 
     def bitcast(self, x: Value, element: str) -> Value:
         """The same bits as another element type of equal width."""
-        return self.cast("bitcast", x, element)
+        return self._as_normal(self.cast("bitcast", x, element), x)
 
     def resize(self, x: Value, element: str, *, signed: bool = False) -> Value:
         """An integer at another width: truncated, zero-extended or sign-extended."""
@@ -405,7 +422,7 @@ class Builder:
         """A bitcast that changes the number of lanes (``<16 x i1>`` to ``i16``)."""
         if (x.type, x.lanes) == (element, lanes):
             return x
-        return self.define(element, lanes, f"bitcast {x.typed} to {vector_type(element, lanes)}")
+        return self.pure(element, lanes, f"bitcast {x.typed} to {vector_type(element, lanes)}")
 
     def any(self, mask: Value) -> Value:
         """Whether any lane of an ``i1`` value is set, as a scalar."""
@@ -439,7 +456,8 @@ class Builder:
         actual = [flags[a] if isinstance(a, bool) else next(values) for a in arguments]
         first = actual[0]
         mangled = overloads if overloads is not None else [mangle(first.type, first.lanes)]
-        return self.call(".".join(["llvm", name, *mangled]), actual, result or first.type, first.lanes)
+        callee, element = ".".join(["llvm", name, *mangled]), result or first.type
+        return self.pure(element, first.lanes, self._call(callee, actual, element, first.lanes))
 
     def convert_saturating(self, name: str, x: Value, element: str) -> Value:
         """``llvm.fptosi.sat`` or ``llvm.fptoui.sat``: clamped to the integer's range, NaN to 0."""
@@ -448,13 +466,17 @@ class Builder:
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void", lanes: int = 1) -> Value:
         """Call ``@name``, declared when the module does not define it; ``void`` gives a nameless Value."""
-        ir_type = vector_type(result, lanes)
-        self.module.declare(name, f"{ir_type} ({', '.join(a.ir_type for a in arguments)})")
-        text = f"call {ir_type} @{name}({', '.join(a.typed for a in arguments)})"
+        text = self._call(name, arguments, result, lanes)
         if result == "void":
             self.emit(text)
             return Value("void", 1, "")
         return self.define(result, lanes, text)
+
+    def _call(self, name: str, arguments: Sequence[Value], result: str, lanes: int) -> str:
+        ir_type = vector_type(result, lanes)
+        if name not in self.module.declarations:
+            self.module.declare(name, f"{ir_type} ({', '.join(a.ir_type for a in arguments)})")
+        return f"call {ir_type} @{name}({', '.join(a.typed for a in arguments)})"
 
     # --- memory ----------------------------------------------------------------------------------------
 
@@ -481,7 +503,7 @@ class Builder:
         """``pointer + index * sizeof(element)``; a vector of indices gives a vector of pointers."""
         offset = index if isinstance(index, Value) else constant("i64", int(index))
         lanes = max(pointer.lanes, offset.lanes)
-        return self.define(pointer.type, lanes, f"getelementptr {element}, {pointer.typed}, {offset.typed}")
+        return self.pure(pointer.type, lanes, f"getelementptr {element}, {pointer.typed}, {offset.typed}")
 
     def gather(self, element: str, pointers: Value, *, align: int, mask: Value | None = None) -> Value:
         """Load one element a lane from a value of pointers; lanes whose mask is off are zero."""
@@ -499,6 +521,7 @@ class Builder:
     def label(self, name: str) -> None:
         """Begin a basic block."""
         self.lines.append(f"{name}:")
+        self._known.clear()
 
     def branch(self, label: str) -> None:
         self.emit(f"br label %{label}")

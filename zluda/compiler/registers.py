@@ -8,9 +8,10 @@ alone where somebody may still read them.
 from __future__ import annotations
 
 from zluda.compiler.analysis.cfg import Graph
+from zluda.compiler.analysis.flushed import flushed_registers
 from zluda.compiler.analysis.liveness import Liveness
 from zluda.compiler.analysis.operands import definitions
-from zluda.compiler.analysis.order import Order
+from zluda.compiler.analysis.order import Component, Order
 from zluda.compiler.analysis.payload import computed_registers
 from zluda.compiler.analysis.uniformity import Uniformity
 from zluda.compiler.ir import FLOAT_BITS, Builder, Value, constant
@@ -40,9 +41,11 @@ class RegisterFile:
     def set_up_registers(self) -> None:
         """Once the analyses are there."""
         self.computed = computed_registers(self.graph)
+        self._flushed = flushed_registers(self.graph, self.live.live_in[0])
         self._slots: dict[str, tuple[Value, ...]] = {}
         self._cache: dict[str, Lanes] = {}
         self._live_out: set[str] = set()
+        self._outlive: dict[int, set[str]] = {}  # by loop head
         self._blended = self._find_blended()
 
     def enter_block(self, index: int) -> None:
@@ -87,6 +90,8 @@ class RegisterFile:
             lanes = self.geometry.width if shape.varying else 1
             element = self.element_of(register)
             parts = tuple(self.b.load(element, p, lanes, align=64) for p in self._slot(register))
+            if register.name in self._flushed:
+                self.b.normal.update(p.ref for p in parts)
             found = self._cache[register.name] = Lanes(shape, parts)
         return found
 
@@ -157,11 +162,15 @@ class RegisterFile:
         return (
             len(blocks) > 1
             or self.uniformity.apart
-            or any(self._outlives_round(name, c.blocks, c.head) for c in self.order.around(blocks[0]))
+            or any(name in self._outliving(loop) for loop in self.order.around(blocks[0]))
         )
 
-    def _outlives_round(self, name: str, loop: list[int], head: int) -> bool:
-        if name in self.live.live_in[head]:
-            return True
-        left = {s for n in loop for s in self.graph.blocks[n].successors if s >= 0 and s not in loop}
-        return any(name in self.live.live_in[s] for s in left)
+    def _outliving(self, loop: Component) -> set[str]:
+        """Registers live at a loop's head, or where it is left."""
+        found = self._outlive.get(loop.head)
+        if found is None:
+            inside = set(loop.blocks)
+            after = {s for n in inside for s in self.graph.blocks[n].successors if s >= 0} - inside
+            found = set().union(*(self.live.live_in[n] for n in (loop.head, *after)))
+            self._outlive[loop.head] = found
+        return found

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
 FLOAT_OF_BITS = {16: "half", 32: "float", 64: "double"}
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An SSA value or a constant.
+class Value(NamedTuple):
+    """An SSA value or a constant. A tuple, since a kernel has ten thousands of them.
 
     ``type`` is the LLVM element type (``"i32"``, ``"float"``, ``"i1"``, ``"ptr"``, ``"ptr addrspace(3)"``),
     ``lanes`` the vector length, 1 for a scalar.
@@ -32,7 +32,7 @@ class Value:
     @property
     def typed(self) -> str:
         """Type and reference, as an instruction's first operand is written."""
-        return f"{self.ir_type} {self.ref}"
+        return f"{vector_type(self.type, self.lanes)} {self.ref}"
 
     @property
     def width(self) -> int:
@@ -48,6 +48,7 @@ def vector_type(element: str, lanes: int) -> str:
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
+@lru_cache
 def type_bits(element: str) -> int:
     """Bits of an integer, floating-point or pointer element type."""
     if element in FLOAT_BITS:
@@ -57,6 +58,7 @@ def type_bits(element: str) -> int:
     return int(element[1:])
 
 
+@lru_cache
 def mangle(element: str, lanes: int = 1) -> str:
     """A type as intrinsic names spell it: ``"v16f32"``."""
     name = _MANGLED.get(element, element)
@@ -74,9 +76,13 @@ def float_to_bits(value: float, element: str) -> int:
 
 def constant(element: str, value: int | float) -> Value:
     """A constant of one lane. An int is the bit pattern, for floating types too; a float is rounded."""
-    bits = (
-        float_to_bits(value, element) if isinstance(value, float) else value & ((1 << type_bits(element)) - 1)
-    )
+    bits = float_to_bits(value, element) if isinstance(value, float) else value
+    return _constant(element, bits)
+
+
+@lru_cache(maxsize=4096)
+def _constant(element: str, bits: int) -> Value:
+    bits &= (1 << type_bits(element)) - 1
     return Value(element, 1, constant_text(element, bits), bits)
 
 

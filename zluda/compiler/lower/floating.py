@@ -51,7 +51,8 @@ def single(b: Builder, op: str, mode: str, xs: list[Value], *, ftz: bool) -> Val
         result = _nearest(b, op, xs)
         if not ftz:
             return result
-        return b.select(_tiny_nearest(b, op, xs, result), rounding.signed_zero(b, result), result)
+        tiny = _tiny_nearest(b, op, xs, result)
+        return rounding.flushed(b, b.select(tiny, rounding.signed_zero(b, result), result))
     convert = rounding.narrow_flushed if ftz else rounding.narrow
     return convert(b, rounding.exact_double(b, op, xs), "float", mode)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower.integer import is_signed
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
@@ -37,7 +39,7 @@ def cnot(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
 
 def _two_input(b: Builder, table: int, x: Value, y: Value) -> Value:
     """The function of two inputs whose truth table's bit ``2x + y`` is in ``table``."""
-    forms = {
+    forms: dict[int, Callable[[], Value]] = {
         0b0000: lambda: b.splat(b.const(x.type, 0), x.lanes),
         0b1111: lambda: b.splat(b.const(x.type, -1), x.lanes),
         0b1100: lambda: x,

@@ -52,13 +52,21 @@ def is_finite(b: Builder, x: Value) -> Value:
 
 def signed_zero(b: Builder, x: Value) -> Value:
     """A zero of ``x``'s sign."""
-    return b.bitcast(b.and_(bits_of(b, x), sign_mask(x.type)), x.type)
+    return b.intrinsic("copysign", b.splat(b.const(x.type, 0.0), x.lanes), x)
 
 
 def flush(b: Builder, x: Value) -> Value:
     """Subnormal numbers to zeros of their sign."""
+    if x.ref in b.normal:
+        return x
     small = b.fcmp("olt", magnitude(b, x), 2.0 ** MIN_EXPONENT[x.type])
-    return b.select(small, signed_zero(b, x), x)
+    return flushed(b, b.select(small, signed_zero(b, x), x))
+
+
+def flushed(b: Builder, x: Value) -> Value:
+    """``x``, noted to be no subnormal number."""
+    b.normal.add(x.ref)
+    return x
 
 
 def saturate(b: Builder, x: Value) -> Value:
@@ -152,7 +160,7 @@ def is_tiny(b: Builder, x: Value, element: str, mode: str) -> Value:
 def narrow_flushed(b: Builder, x: Value, element: str, mode: str) -> Value:
     """As :func:`narrow`, small results flushed."""
     rounded = narrow(b, x, element, mode)
-    return b.select(is_tiny(b, x, element, mode), signed_zero(b, rounded), rounded)
+    return flushed(b, b.select(is_tiny(b, x, element, mode), signed_zero(b, rounded), rounded))
 
 
 def to_bfloat(b: Builder, x: Value, mode: str) -> Value:

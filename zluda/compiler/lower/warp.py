@@ -70,12 +70,13 @@ def vote(f: FunctionCodegen, instruction: Instruction) -> None:
 
     def decide(values: list[Value]) -> Value:
         ayes, voters = values
-        return {
+        results: dict[str, Callable[[], Value]] = {
             "ballot": lambda: ayes,
             "all": lambda: b.icmp("eq", ayes, voters),
             "any": lambda: b.icmp("ne", ayes, 0),
             "uni": lambda: b.or_(b.icmp("eq", ayes, voters), b.icmp("eq", ayes, 0)),
-        }[op]()
+        }
+        return results[op]()
 
     f.write(destination, map_lanes(f, [yes, active], decide))
 

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Compile the kernels of Blender's Cycles for the CPU and an AMD GPU: up to 20,000 instructions each.
+
+The PTX is that of PyPI's ``bpy`` 5.3.0 (``kernel_compute_75.ptx``, 78 entries); the wheel (408 MB) is
+fetched, not installed. Each kernel is compiled by a process of its own, ``zluda compile --kernel``, which
+gets 60 s of processor time (its wall time on a machine that does nothing else) and 4 GiB of address space.
+What fails is listed with its reason; the exit status is 1 if any did.
+
+    python scripts/blender_ptx.py --target cpu --target gfx1030 --json build/blender.json
+    python scripts/blender_ptx.py --ptx kernel_compute_75.ptx --kernel kernel_gpu_integrator_reset
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import zstandard
+from wheels import WHEELS, fetch, members
+
+WHEEL, PYTHON = "bpy==5.3.0", "3.13"
+MEMBER = "*/cycles/lib/kernel_compute_75.ptx.zst"
+SECONDS, BYTES = 60, 4 << 30
+PATIENCE = 600  # seconds of wall time, on a machine that does much else
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One kernel for one target: seconds by the clock and of processors, peak resident MB, bytes of code."""
+
+    kernel: str
+    target: str
+    ok: bool
+    wall: float
+    processor: float
+    megabytes: float
+    bytes: int
+    reason: str = ""
+
+
+def blender_ptx() -> Path:
+    """The PTX file, unpacked beside the wheel."""
+    path = WHEELS / "kernel_compute_75.ptx"
+    if not path.exists():
+        [(_, packed)] = members(fetch(WHEEL, python=PYTHON), [MEMBER])
+        with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+            path.write_bytes(reader.read())
+    return path
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+
+
+def compile_one(path: Path, kernel: str, target: str) -> Result:
+    """Compile a kernel in a process of its own, within the limits."""
+    with tempfile.TemporaryDirectory() as place:
+        output, errors = Path(place, "code.o"), Path(place, "errors")
+        command = [sys.executable, "-m", "zluda", "compile", str(path), "--kernel", kernel]
+        command += ["--target", target, "--emit", "obj", "-j", "1", "-o", str(output)]
+        environment = {**os.environ, "ZLUDA_CACHE_POLICY": "off"}
+        began = time.perf_counter()
+        with open(errors, "wb") as said:
+            process = subprocess.Popen(
+                command, stderr=said, env=environment, preexec_fn=_limit, start_new_session=True
+            )
+            late = _wait(process.pid, began + PATIENCE)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.perf_counter() - began
+        words = errors.read_text(errors="replace").strip().splitlines()
+        reason = f"took longer than {PATIENCE} s" if late else words[-1] if words else ""
+        ok = process.returncode == 0 and not late
+        return Result(
+            kernel=kernel,
+            target=target,
+            ok=ok,
+            wall=round(wall, 2),
+            processor=round(usage.ru_utime + usage.ru_stime, 2),
+            megabytes=round(usage.ru_maxrss / 1024, 1),
+            bytes=output.stat().st_size if ok else 0,
+            reason="" if ok else reason or f"status {process.returncode}",
+        )
+
+
+def _wait(pid: int, until: float) -> bool:
+    """Until a process has ended (and is still to be reaped) or time is up; then its session is killed."""
+    while time.perf_counter() < until:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return False
+        time.sleep(0.02)
+    os.killpg(pid, 9)
+    return True
+
+
+def summary(results: list[Result], target: str) -> str:
+    """One line: how many, the slowest, the largest."""
+    mine = [r for r in results if r.target == target]
+    done = [r for r in mine if r.ok]
+    line = f"{target}: {len(done)} of {len(mine)} kernels"
+    if done:
+        slow, large = max(done, key=lambda r: r.wall), max(done, key=lambda r: r.megabytes)
+        line += f"; slowest {slow.wall} s ({slow.kernel}), largest {large.megabytes} MB ({large.kernel}), "
+        line += f"{sum(r.processor for r in done):.0f} s of processors in all"
+    return line
+
+
+def main() -> int:
+    """Compile all, print a row each and the summaries."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--ptx", type=Path, help="the PTX file; else it is fetched")
+    parser.add_argument("--target", action="append", help="cpu, gfx1030 (both, unless given)")
+    parser.add_argument("--kernel", action="append", help="these only")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--json", type=Path, help="write all results there")
+    arguments = parser.parse_args()
+    path = arguments.ptx or blender_ptx()
+    targets = arguments.target or ["cpu", "gfx1030"]
+    names = re.findall(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", path.read_text(), re.MULTILINE)
+    kernels = [name for name in names if not arguments.kernel or name in arguments.kernel]
+    results = []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        tasks = [(kernel, target) for target in targets for kernel in kernels]
+        for result in pool.map(lambda task: compile_one(path, *task), tasks):
+            results.append(result)
+            row = f"{result.wall:7.2f} s {result.processor:7.2f} s {result.megabytes:7.0f} MB"
+            print(f"{result.target:8} {row} {result.bytes:9}  {result.kernel}  {result.reason}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    print("\n".join(summary(results, target) for target in targets))
+    return int(any(not r.ok for r in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
