@@ -396,20 +396,21 @@ red.global.add.v4.f32 [%l2+16], {%f1, %f2, %f2, %f1};
     assert got.tolist() == [64, 128, 0, 0, 64, 128, 128, 64]
 
 
-@pytest.mark.parametrize("name", ["cpu"])
-def test_sixteen_bytes_are_exchanged_and_compared(name: str) -> None:
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_sixteen_bytes_are_exchanged_and_compared(device: Any, space: str) -> None:
+    place = "%l2" if space == "global" else "%r5"
     body = _one_thread(
         [
             "ld.global.v2.u64 {%l5, %l6}, [%l1]; mov.b128 %q1, {%l5, %l6};",
-            "atom.global.exch.b128 %q2, [%l2], %q1;",
-            "atom.global.cas.b128 %q3, [%l2], %q1, %q2;",
-            "atom.global.cas.b128 %q4, [%l2], %q1, %q1;",
+            "ld.global.v2.u64 {%l5, %l6}, [%l2]; mov.u32 %r5, tile; st.shared.v2.u64 [%r5], {%l5, %l6};",
+            f"atom.{space}.exch.b128 %q2, [{place}], %q1;",
+            f"atom.{space}.cas.b128 %q3, [{place}], %q1, %q2;",
+            f"atom.{space}.cas.b128 %q4, [{place}], %q1, %q1;",
             "mov.b128 {%l7, %l8}, %q3; st.global.v2.u64 [%l2+16], {%l7, %l8};",
             "mov.b128 {%l7, %l8}, %q4; st.global.v2.u64 [%l2+32], {%l7, %l8};",
         ]
     )
     before = numpy.arange(6, dtype=numpy.uint64)
-    with zluda.open_device(name) as device:
-        got = _launch(device, body, BYTES, before)
+    got = _launch(device, body, BYTES, before)
     given = BYTES[:16].view(numpy.uint64).tolist()
     assert got.tolist() == [0, 1, *given, 0, 1]

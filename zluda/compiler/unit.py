@@ -99,7 +99,7 @@ class Unit:
         if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
             self.candidates = self._address_taken()
             for name in self.candidates:
-                self._add(name)
+                self.include(name)
         self.may_exit = any(i.opcode == "exit" for f in self.functions.values() for i in f.instructions)
         self.shared = SharedLayout(self.shared_variables())
 
@@ -166,9 +166,10 @@ class Unit:
     def _reach(self, function: Function) -> None:
         for _, name in named(function):
             if name in self.module.function_names:
-                self._add(name)
+                self.include(name)
 
-    def _add(self, name: str) -> None:
+    def include(self, name: str) -> None:
+        """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:
             return
         function = contract_function(self.module.function(name), self.contract)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from zluda.compiler.services import HEAP, OUTPUT, prepare
+from zluda.compiler.services import HEAP, LOCKS, OUTPUT, prepare
 from zluda.device.base import Code, Device, Printing
 from zluda.device.output import Output, Ring
 from zluda.device.textures import Textures
@@ -24,6 +24,7 @@ LIMITS: dict[int, int] = {PRINTF_FIFO_SIZE: 7 << 20, MALLOC_HEAP_SIZE: 8 << 20}
 
 ASSERTED = "device-side assert triggered"
 
+_LOCKS = 1024  # words (zluda/compiler/services/wide.cu)
 _GRANULE = 64  # of the heap (zluda/compiler/services/heap.cu)
 
 Provider = Callable[["Services", Mapping[int, int]], int]
@@ -101,9 +102,17 @@ def _make_heap(services: Services, limits: Mapping[int, int]) -> int:
     return table
 
 
+def _make_locks(services: Services, limits: Mapping[int, int]) -> int:
+    """The locks of ``wide.cu``, all open."""
+    address = services.device.allocate(4 * _LOCKS)
+    services.device.fill(address, b"\0\0\0\0", _LOCKS)
+    return address
+
+
 PROVIDERS: dict[str, Provider] = {
     OUTPUT: _make_ring,
     HEAP: _make_heap,
+    LOCKS: _make_locks,
     ROOT_VARIABLE: lambda services, _: services.textures.root,
 }
 """Hidden variable → what makes the table it points to."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import zluda
-from zluda.compiler.services import HEAP, LIBRARIES, OUTPUT, linked
+from zluda.compiler.services import HEAP, LIBRARIES, LOCKS, OUTPUT, linked
 from zluda.device.api import Device, Module
 from zluda.ptx import parse_module
 
@@ -185,7 +185,8 @@ def test_only_what_a_module_declares_is_linked() -> None:
     prints = parse_module(PTX.replace("malloc", "other").replace("free", "others"))
     assert OUTPUT in linked(prints).variables and HEAP not in linked(prints).variables
     whole = linked(parse_module(PTX))
-    assert all(whole.defines(name) for library in LIBRARIES for name in library.functions)
+    assert all(whole.defines(name) for library in LIBRARIES[:2] for name in library.functions)
+    assert LOCKS not in whole.variables and LOCKS in linked(parse_module(WIDE)).variables
     assert linked(whole) is whole
 
 
@@ -257,3 +258,38 @@ def test_the_oldest_output_is_lost_first_and_that_is_said() -> None:
     device.launch(kernel, (1, 1, 1), (64, 1, 1), struct.pack("<i", 60))
     assert services.take_output().text == "block 0 thread 0\nblock 0 thread 60\n"
     device.close()
+
+
+WIDE = """.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry count(.param .u64 counters, .param .u32 rounds)
+{ .reg .b64 %p, %low, %high; .reg .b32 %r<4>; .reg .pred %q; .reg .b128 %old, %new, %seen;
+  ld.param.u64 %p, [counters]; ld.param.u32 %r3, [rounds]; mov.u32 %r1, %tid.x; and.b32 %r1, %r1, 3;
+  mad.wide.u32 %p, %r1, 16, %p;
+next:
+  ld.global.v2.u64 {%low, %high}, [%p];
+again:
+  mov.b128 %old, {%low, %high};
+  add.cc.u64 %low, %low, 0x4000000000000000; addc.u64 %high, %high, 1;
+  mov.b128 %new, {%low, %high};
+  atom.global.cas.b128 %seen, [%p], %old, %new;
+  mov.b128 {%low, %high}, %seen;
+  { .reg .b64 %x, %y; .reg .pred %s; mov.b128 {%x, %y}, %old;
+    setp.ne.u64 %q, %x, %low; setp.ne.or.u64 %q, %y, %high, %q; }
+  @%q bra again;
+  sub.u32 %r3, %r3, 1; setp.ne.u32 %q, %r3, 0;
+  @%q bra next;
+  ret; }
+"""
+
+
+def test_many_lanes_count_in_sixteen_bytes(loaded: tuple[Device, Module]) -> None:
+    """Two words that change together: a count, and a carry out of the low one every fourth time."""
+    device, _ = loaded
+    blocks, threads, rounds = (8, 64, 10) if device.name == "cpu" else (2, 64, 2)
+    counters = device.array(np.zeros((4, 2), np.uint64))
+    kernel = device.load_module(WIDE).kernel("count")
+    kernel.launch(grid=blocks, block=threads, args=[counters, np.int32(rounds)])
+    times = blocks * threads * rounds // 4
+    assert counters.numpy().tolist() == [[times % 4 << 62, times + times // 4]] * 4

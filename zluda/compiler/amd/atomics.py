@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.machine import one
 from zluda.compiler.amd.memory import MemoryOps, sync_scope
-from zluda.compiler.lower.lanewise import unsupported
+from zluda.compiler.ir import Value, constant
 from zluda.compiler.lower.read_modify_write import failure, instruction_name, is_computed, swap_loop
+from zluda.compiler.services import EXCHANGE_128
 from zluda.compiler.target import Lanes
 from zluda.ptx.types import ScalarType
 
@@ -44,7 +45,7 @@ class AtomicOps(MemoryOps):
         slots = f.instruction.slots
         order = f"{sync_scope(slots.get('scope', ''))} {_ORDERS[slots.get('sem', '')]}".strip()
         if type.bits > 64:
-            raise unsupported(f.instruction)
+            return self._exchange128(f, space, address, offset, [o.parts[0] for o in operands])
         pointer = self.pointer(f, space, address.parts[0], offset)
         values = [o.parts[0] for o in operands]
         element = values[0].type
@@ -59,3 +60,23 @@ class AtomicOps(MemoryOps):
             text = f"atomicrmw {name} {pointer.typed}, {values[0].typed} {order}{_DEVICE_MEMORY}"
             old = b.define(element, 1, text)
         return one(old) if wanted else None
+
+    def _exchange128(
+        self, f: FunctionCodegen, space: str, address: Lanes, offset: int, operands: list[Value]
+    ) -> Lanes:
+        """``cas`` (what is expected, what is put there) or ``exch``: under a lock (``services/wide.cu``)."""
+        b = f.b
+        assert f.instruction is not None
+        desired = operands[-1]
+        place = b.add(b.resize(address.parts[0], "i64"), offset)
+        if space == "shared":
+            place = b.add(place, self.window(f, "shared"))
+        halves = [half for value in (operands[0], desired) for half in (value, b.lshr(value, 64))]
+        always = constant("i32", int(len(operands) == 1))
+        arguments = [place, *(b.trunc(half, "i64") for half in halves), always]
+        pointers = [b.alloca("i8", count=16, align=16)]
+        for argument in arguments:
+            pointers.append(b.alloca("i8", count=8, align=8))
+            b.store(argument, pointers[-1], align=4)
+        b.call(f.unit.ir_name(EXCHANGE_128), pointers, "i1" if f.unit.may_exit else "void")
+        return one(b.load("i128", pointers[0], align=4))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from zluda import config
 from zluda.compiler.amd.machine import CONSTANT, STACK
 from zluda.compiler.layout import SharedLayout
+from zluda.compiler.services import EXCHANGE_128
 from zluda.compiler.target import APART, Dim3, Together
 from zluda.compiler.unit import Unit, kernel_unit
 from zluda.ptx import Module
@@ -38,6 +39,8 @@ def build_unit(module: Module, name: str, contract: str = "auto", together: Toge
     """The kernel with all it reaches."""
     unit = kernel_unit(module, name, ANY_BLOCK, contract, together)
     unit.slow_mode = config.load().wave64_slow_mode
+    if any(i.opcode == "atom" and i.type.bits == 128 for i in _instructions(unit)):
+        unit.include(EXCHANGE_128)
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
     if meets_cluster(unit) and not unit.clustered:
@@ -62,9 +65,13 @@ def meets_cluster(unit: Unit) -> bool:
     return any(barrier.has("cluster") for barrier in _barriers(unit))
 
 
-def _barriers(unit: Unit) -> Iterator[Instruction]:
+def _instructions(unit: Unit) -> Iterator[Instruction]:
     for function in (unit.kernel, *unit.functions.values()):
-        yield from filter(is_barrier, function.instructions)
+        yield from function.instructions
+
+
+def _barriers(unit: Unit) -> Iterator[Instruction]:
+    return filter(is_barrier, _instructions(unit))
 
 
 # Shared variables of this compiler's own, and which barriers need them.

@@ -2,14 +2,15 @@
 
 PTX declares these ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them, ``make
 services``), put behind a module's own text, so that they are compiled like any other function, for every
-target. Each library has one *hidden variable*, an address in device memory that whoever loads the module
-fills in (``zluda/device/services.py``).
+target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden variable*,
+an address in device memory that whoever loads the module fills in (``zluda/device/services.py``).
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.resources
+import re
 import weakref
 from dataclasses import dataclass
 
@@ -18,21 +19,28 @@ from zluda.ptx import Module, parse_module
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """PTX in ``file`` that defines ``functions`` over the table that ``variable`` points to."""
+    """PTX in ``file`` that defines ``functions`` over the table that ``variable`` points to.
+
+    A module needs it that declares one of them, or in whose text ``instruction`` is found.
+    """
 
     file: str
     variable: str
     functions: frozenset[str]
+    instruction: re.Pattern[str] | None = None
 
 
-OUTPUT, HEAP = "__zluda_printf", "__zluda_heap"
+OUTPUT, HEAP, LOCKS = "__zluda_printf", "__zluda_heap", "__zluda_locks"
 
 PRINTING = frozenset({"vprintf", "__assertfail"})
 """What a module that can print declares."""
 
+EXCHANGE_128 = "__zluda_exchange128"
+
 LIBRARIES = (
     Library("output.ptx", OUTPUT, PRINTING),
     Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
+    Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), re.compile(r"\batom[\w.:]*\.b128\b")),
 )
 
 STOPS = {"__zluda_stop_assert": "assert", "__zluda_stop_free": "free"}
@@ -66,6 +74,8 @@ def prepare() -> None:
 
 def _needs(module: Module, library: Library) -> bool:
     declared = library.functions.intersection(module.function_names)
+    if library.instruction is not None and not declared:
+        return library.instruction.search(module.source) is not None
     return bool(declared) and not any(module.defines(name) for name in declared)
 
 
