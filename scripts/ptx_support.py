@@ -308,12 +308,13 @@ def _sound(cases: Sequence[Case]) -> dict[Case, str]:
     for case in texts:
         by_row.setdefault(case.row, []).append(case)
     for own in by_row.values():
-        batches = [own] if _parses([texts[c] for c in own]) else [[c] for c in own if _parses([texts[c]])]
+        batches = [own] if parses([texts[c] for c in own]) else [[c] for c in own if parses([texts[c]])]
         sound |= {case: texts[case] for batch in batches for case in batch}
     return sound
 
 
-def _parses(statements: Sequence[str]) -> bool:
+def parses(statements: Sequence[str]) -> bool:
+    """Whether these statements are PTX."""
     try:
         parse_module(HEAD + "\n".join(statements) + "\nret;\n}\n").function("k")
     except PtxError:
