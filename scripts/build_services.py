@@ -2,7 +2,7 @@
 """Compile the device services' CUDA sources to the PTX that programs are given (``make services``).
 
 ``zluda/compiler/services/*.cu`` → ``*.ptx`` beside them, by nvcc. The sources write ``__zluda_vprintf`` where
-PTX says ``vprintf``, since nvcc declares the real names itself.
+PTX says ``vprintf``, since nvcc declares the real names itself; what they include is made of :data:`TABLES`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from zluda.numerics.texture.tables import LOG2, SRGB
+
 SERVICES = Path(__file__).resolve().parent.parent / "zluda" / "compiler" / "services"
 FLAGS = ("-rdc=true", "-std=c++17", "-arch=compute_75", "-ptx")
+TABLES = {"log2.inc": LOG2, "srgb.inc": SRGB}
 RENAMED = ("vprintf", "__assertfail", "malloc", "free")
 
 
@@ -22,7 +25,9 @@ def build(source: Path) -> str:
     """The PTX of one source: what it defines, without the header of a module of its own."""
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory) / "made.ptx"
-        subprocess.run(["nvcc", *FLAGS, "-o", str(made), str(source)], check=True)
+        for name, table in TABLES.items():
+            (Path(directory) / name).write_text(", ".join(map(str, table)))
+        subprocess.run(["nvcc", *FLAGS, "-I", directory, "-o", str(made), str(source)], check=True)
         text = made.read_text()
     for name in RENAMED:
         text = re.sub(rf"\b__zluda_{name.lstrip('_')}\b", name, text)

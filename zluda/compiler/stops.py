@@ -10,6 +10,8 @@ FAULTS = {
     5: "call through an invalid function pointer",
     6: "device-side assert triggered",
     8: "free() of what is no live allocation of malloc()",
+    13: "a texture or surface handle that no object has",
+    14: "surface access out of range (.trap)",
 }
 """What the program did, by the number of the fault."""
 
@@ -22,5 +24,7 @@ FAULT_CODES = {
     "assert": 6,
     "unsupported": 7,
     "free": 8,
+    "texture": 13,
+    "surface": 14,
 }
 """``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""

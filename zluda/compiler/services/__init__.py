@@ -1,6 +1,7 @@
-"""What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``.
+"""What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``; and what
+texture units do, as functions that texture instructions become calls of (:mod:`zluda.compiler.textures`).
 
-PTX declares these ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them, ``make
+PTX declares the former ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them, ``make
 services``), put behind a module's own text, so that they are compiled like any other function, for every
 target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden variable*,
 an address in device memory that whoever loads the module fills in (``zluda/device/services.py``).
@@ -14,6 +15,8 @@ import re
 import weakref
 from dataclasses import dataclass
 
+from zluda.compiler.textures import INSTRUCTION
+from zluda.numerics.texture.layout import ROOT_VARIABLE
 from zluda.ptx import Module, parse_module
 
 
@@ -40,10 +43,16 @@ EXCHANGE_128 = "__zluda_exchange128"
 LIBRARIES = (
     Library("output.ptx", OUTPUT, PRINTING),
     Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
+    Library("textures.ptx", ROOT_VARIABLE, frozenset({"__zluda_descriptor"}), INSTRUCTION),
     Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), re.compile(r"\batom[\w.:]*\.b128\b")),
 )
 
-STOPS = {"__zluda_stop_assert": "assert", "__zluda_stop_free": "free"}
+STOPS = {
+    "__zluda_stop_assert": "assert",
+    "__zluda_stop_free": "free",
+    "__zluda_stop_texture": "texture",
+    "__zluda_stop_surface": "surface",
+}
 """Functions by which the libraries end a launch, and the kind of fault that is (``TargetOps.trap``)."""
 
 
@@ -61,9 +70,12 @@ def linked(module: Module) -> Module:
     return _linked[module]
 
 
+_OWN = re.compile(r"(?:__|_Z\d+)zluda_")
+
+
 def is_service(function: str) -> bool:
     """Whether a function is of a library, by its name."""
-    return function.startswith("__zluda_") or any(function in library.functions for library in LIBRARIES)
+    return _OWN.match(function) is not None or any(function in library.functions for library in LIBRARIES)
 
 
 def prepare() -> None:

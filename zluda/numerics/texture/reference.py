@@ -76,7 +76,9 @@ def texel_coordinate(x: Array, size: int, *, normalized: bool) -> Array:
     return np.floor(wide * scale) / scale * size
 
 
-def place(x: Array, size: int, address: Address, *, normalized: bool, linear: bool) -> tuple[Array, Array, Array]:
+def place(
+    x: Array, size: int, address: Address, *, normalized: bool, linear: bool
+) -> tuple[Array, Array, Array]:
     """The two texels (-1: the border) along an axis, and the second one's weight in 256ths."""
     u = texel_coordinate(x, size, normalized=normalized)
     if not normalized and address in (Address.WRAP, Address.MIRROR):
@@ -167,7 +169,8 @@ def blend_floats(groups: Sequence[tuple[Array, Array]], precision: int) -> Array
     mantissa, exponent = np.frexp(np.abs(total))
     least = -24 if precision == 11 else -149  # the smallest subnormal number
     kept = np.minimum(precision, exponent - least)
-    return np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, kept) + 0.5), exponent - kept)
+    rounded: Array = np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, kept) + 0.5), exponent - kept)
+    return rounded
 
 
 def blend_integers(groups: Sequence[tuple[Array, Array]], largest: int) -> Array:
@@ -217,7 +220,9 @@ def level_weights(image: Image, lod: Array | None, n: int) -> list[tuple[Array, 
     return [(level, 256 - weight), (np.minimum(level + 1, len(image.levels) - 1), weight)]
 
 
-def taps(image: Image, coordinates: Sequence[Array], lod: Array | None, layer: Array | None) -> list[list[Tap]]:
+def taps(
+    image: Image, coordinates: Sequence[Array], lod: Array | None, layer: Array | None
+) -> list[list[Tap]]:
     """The texels of each sample in groups that are summed together: by level and slice."""
     n = len(coordinates[0])
     groups: list[list[Tap]] = []

@@ -1,0 +1,740 @@
+// Texture and surface instructions in software, as PTX: `make services` compiles this to textures.ptx.
+//
+// zluda/numerics/texture/layout.py has the layout of descriptors and of the table of handles;
+// zluda/compiler/textures/expand.py makes calls of what is defined here; zluda/numerics/texture/reference.py is
+// the same arithmetic over NumPy arrays, held like this to an H200's results.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+struct Level {
+  u64 address, row_pitch, slice_pitch;
+  u32 width, height, depth, unused;
+};
+
+struct Descriptor {
+  u32 kind, geometry, format, channels, texel_bytes, flags;
+  u32 address[3], filter, mip_filter, max_anisotropy, levels, layers;
+  float mip_bias, min_lod, max_lod, border[4];
+  u32 array_format, unused[2];
+  Level level[18];
+};
+static_assert(sizeof(Level) == 40 && sizeof(Descriptor) == 96 + 18 * 40, "as layout.py has it");
+
+enum Geometry { D1 = 1, D2 = 2, D3 = 3, DIMENSIONS = 3, LAYERED = 4, CUBE = 8, BUFFER = 16 };
+enum Format { U8 = 1, U16 = 2, U32 = 3, S8 = 8, S16 = 9, S32 = 10, HALF = 16, FLOAT = 32 };
+enum Address { WRAP, CLAMP, MIRROR, BORDER };
+enum Flags { NORMALIZED = 1, READ_NORMALIZED = 2, SRGB = 4, SEAMLESS = 8 };
+enum Clamp { ON_RANGE_TRAP, ON_RANGE_CLAMP, ON_RANGE_ZERO };
+
+extern "C" {
+__device__ u64 *__zluda_textures;
+__device__ void __zluda_stop_texture();
+__device__ void __zluda_stop_surface();
+}
+
+// --- descriptors -----------------------------------------------------------------------------------------
+
+static __device__ const Descriptor *look_up(u64 handle) {
+  if (!__zluda_textures) return nullptr;
+  const u64 *table = (const u64 *)__zluda_textures[0];
+  u32 mask = (u32)__zluda_textures[1];
+  u32 slot = (u32)(handle * 0x9E3779B97F4A7C15 >> 32) & mask;
+  #pragma unroll 1
+  for (;; slot = (slot + 1) & mask) {
+    u64 key = table[2 * slot];
+    if (key == handle) return (const Descriptor *)table[2 * slot + 1];
+    if (!key) return nullptr;
+  }
+}
+
+// A handle's descriptor. The launch ends where it has none.
+extern "C" __device__ __noinline__ const Descriptor *__zluda_descriptor(u64 handle) {
+  const Descriptor *found = look_up(handle);
+  if (!found) __zluda_stop_texture();
+  return found;
+}
+
+static __device__ float as_float(u32 bits) { return __uint_as_float(bits); }
+static __device__ u32 as_bits(float value) { return __float_as_uint(value); }
+
+static __device__ i32 clamp(i32 x, i32 low, i32 high) { return min(max(x, low), high); }
+
+// --- coordinates -----------------------------------------------------------------------------------------
+
+// Two texels along an axis (-1: the border) and the weight of the second, in 256ths.
+struct Place {
+  i32 first, second;
+  u32 weight;
+};
+
+static __device__ i32 wrapped(i32 i, u32 size, u32 address) {
+  i32 n = (i32)size;
+  if (address == WRAP) {
+    i %= n;
+    return i < 0 ? i + n : i;
+  }
+  if (address == MIRROR) {
+    i %= 2 * n;
+    if (i < 0) i += 2 * n;
+    return i < n ? i : 2 * n - 1 - i;
+  }
+  if (address == BORDER) return i >= 0 && i < n ? i : -1;
+  return clamp(i, 0, n - 1);
+}
+
+static __device__ double limited(double x, double limit) { return fmin(fmax(x, -limit), limit); }
+
+// A coordinate in 256ths of a texel; what a filter begins with lies half a texel before it.
+static __device__ i32 fixed_point(float x, u32 size, u32 address, bool normalized, bool linear) {
+  double wide = fabsf(x) >= 1.17549435e-38f ? (double)x : 0.0;  // NaN and subnormal numbers are 0
+  i64 fixed;
+  if (normalized) {
+    int bits = size >= 16384 ? 22 : 21;
+    double scale = (double)(1 << bits);
+    double s = floor(wide * scale);
+    if (address == WRAP || address == MIRROR) {
+      double period = 2 * scale;
+      s = s - floor(s / period) * period;
+      if (!(s >= 0 && s < period)) s = 0;
+    } else {
+      s = limited(s, 256 * scale);
+    }
+    i64 u = (i64)s * size;
+    fixed = linear ? ((u * 256 + (1ll << (bits - 1))) >> bits) - 128 : (u >> bits) * 256;
+  } else {
+    wide = limited(wide, 4194304.0);
+    fixed = linear ? (i64)floor(wide * 256 + 0.5) - 128 : (i64)floor(wide) * 256;
+  }
+  return (i32)max(min(fixed, 1ll << 30), -(1ll << 30));
+}
+
+__device__ __noinline__ Place zluda_placed(float x, u32 size, u32 address, bool normalized, bool linear, i32 offset) {
+  if (!normalized && address < BORDER) address = CLAMP;
+  i32 fixed = fixed_point(x, size, address, normalized, linear) + offset * 256;
+  if (address == CLAMP) fixed = clamp(fixed, 0, ((i32)size - 1) * 256);
+  i32 first = fixed >> 8;
+  return {wrapped(first, size, address), wrapped(first + 1, size, address), (u32)fixed & 255};
+}
+
+// --- texels ----------------------------------------------------------------------------------------------
+
+__constant__ u16 __zluda_srgb[256] = {
+#include "srgb.inc"
+};
+
+static __device__ bool reads_floats(const Descriptor *t) {
+  return t->flags & READ_NORMALIZED || t->format >= HALF;
+}
+
+static __device__ u32 half_to_float(u32 half) {
+  u32 sign = (half & 0x8000) << 16, rest = half & 0x7fff;
+  if (rest >= 0x7c00) return sign | 0x7f800000 | (rest & 0x3ff) << 13;
+  if (rest >= 0x400) return sign | ((rest << 13) + 0x38000000);
+  return sign | as_bits(__fmul_rn((float)rest, 5.9604644775390625e-08f));
+}
+
+// A channel's bits in its format, sign-extended where it has one.
+static __device__ i32 raw_channel(const Descriptor *t, u64 at, u32 channel) {
+  switch (t->format) {
+    case U8: return *(const u8 *)(at + channel);
+    case S8: return *(const signed char *)(at + channel);
+    case U16: case HALF: return *(const u16 *)(at + 2 * channel);
+    case S16: return *(const short *)(at + 2 * channel);
+    default: return *(const i32 *)(at + 4 * channel);
+  }
+}
+
+static __device__ bool decodes_srgb(const Descriptor *t, u32 channel) {
+  return t->flags & SRGB && t->format == U8 && channel < 3;
+}
+
+static __device__ float largest(u32 format) {
+  return format == U8 ? 255.0f : format == S8 ? 127.0f : format == U16 ? 65535.0f : 32767.0f;
+}
+
+// The same as an unfiltered read gives it: an integer, or a float's bits.
+__device__ __noinline__ u32 zluda_decoded(const Descriptor *t, i32 raw, u32 channel) {
+  if (t->format == HALF) return half_to_float(raw);
+  if (t->format == FLOAT || !(t->flags & READ_NORMALIZED)) return raw;
+  if (decodes_srgb(t, channel)) return half_to_float(__zluda_srgb[raw]);
+  return as_bits(fmaxf(__fdiv_rn((float)raw, largest(t->format)), -1.0f));
+}
+
+static __device__ u32 encoded_srgb(float x) {
+  float best = 2;
+  u32 found = 0;
+  #pragma unroll 1
+  for (u32 i = 0; i < 256; i++) {
+    float distance = fabsf(as_float(half_to_float(__zluda_srgb[i])) - x);
+    if (distance < best) best = distance, found = i;
+  }
+  return found;
+}
+
+// The border's colour in the format's bits: floats are cut, not rounded, and integers take the lowest bits.
+extern "C" __device__ __noinline__ i32 __zluda_border(const Descriptor *t, const Descriptor *s, u32 channel) {
+  if (channel >= t->channels) return 0;
+  float value = s->border[channel];
+  u32 bits = as_bits(value), format = t->format;
+  if (format == FLOAT) return bits;
+  if (format == HALF) {
+    u32 sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000) return 0x7fff;
+    if (rest >= 0x47800000) return sign | (rest == 0x7f800000 ? 0x7c00 : 0x7bff);
+    if (rest >= 0x38800000) return sign | (rest - 0x38000000) >> 13;
+    return sign | (u32)(as_float(rest) * 16777216.0f);
+  }
+  if (t->flags & READ_NORMALIZED && format != U32 && format != S32) {
+    bool is_signed = format == S8 || format == S16;
+    value = fminf(fmaxf(value, is_signed ? -1.0f : 0.0f), 1.0f);
+    if (decodes_srgb(t, channel)) return encoded_srgb(value);
+    return (i32)((double)value * largest(format));
+  }
+  switch (format) {
+    case U8: return bits & 0xff;
+    case S8: return (i32)(bits << 24) >> 24;
+    case U16: return bits & 0xffff;
+    case S16: return (i32)(bits << 16) >> 16;
+    default: return bits;
+  }
+}
+
+__device__ __noinline__ i32 zluda_raw_texel(const Descriptor *t, const Descriptor *s, const Level *level, i32 x, i32 y, i32 z,
+                                u32 channel) {
+  if ((x | y | z) < 0) return __zluda_border(t, s, channel);
+  u64 at = level->address + z * level->slice_pitch + y * level->row_pitch + (u64)x * t->texel_bytes;
+  return raw_channel(t, at, channel);
+}
+
+static __device__ uint4 four(const u32 (&r)[4]) { return make_uint4(r[0], r[1], r[2], r[3]); }
+
+// One texel, unfiltered. Channels that are not there are 0.
+extern "C" __device__ __noinline__ uint4 __zluda_texel(const Descriptor *t, const Descriptor *s, u32 level_number,
+                                                       i32 x, i32 y, i32 z) {
+  const Level *level = &t->level[level_number];
+  u32 r[4] = {0, 0, 0, 0};
+  #pragma unroll
+  for (u32 c = 0; c < 4; c++)
+    if (c < t->channels) r[c] = zluda_decoded(t, zluda_raw_texel(t, s, level, x, y, z, c), c);
+  return four(r);
+}
+
+// --- filtering -------------------------------------------------------------------------------------------
+
+struct Pair {
+  u32 first, second;
+};
+
+// A weight shared between two texels: one part is rounded half up, the other is what is left.
+static __device__ Pair split(u32 whole, u32 weight, bool second_first) {
+  if (second_first) {
+    u32 second = (whole * weight + 128) >> 8;
+    return {whole - second, second};
+  }
+  u32 first = (whole * (256 - weight) + 128) >> 8;
+  return {first, whole - first};
+}
+
+enum Seen { IS_NAN = 1, PLUS_INFINITY = 2, MINUS_INFINITY = 4, NUMBER = 8 };
+
+// A filtered channel on the way: the sum in 256ths of a texel's unit, and what special values were met.
+struct Sum {
+  double total;
+  u32 seen;
+};
+
+static __device__ i32 widened(const Descriptor *t, i32 raw) {
+  if (t->format == U8) return raw * 257;
+  if (t->format == S8) {
+    raw = max(raw, -127);
+    return raw * 258 + (raw < 0 ? -((-raw - 1) >> 6) : raw >> 6);
+  }
+  return t->format == S16 ? max(raw, -32767) : raw;
+}
+
+static __device__ bool filters_floats(const Descriptor *t, u32 channel) {
+  return t->format >= HALF || decodes_srgb(t, channel);
+}
+
+// Four texels (of a slice or a level) of one channel: aligned to the largest exponent of those with a weight.
+extern "C" __device__ __noinline__ Sum __zluda_blend(const Descriptor *t, const Descriptor *s, const Level *level,
+                                                     i32 x0, i32 x1, i32 y0, i32 y1, i32 z, u32 w00, u32 w01,
+                                                     u32 w10, u32 w11, u32 channel) {
+  i32 xs[4] = {x0, x0, x1, x1}, ys[4] = {y0, y1, y0, y1};
+  u32 weights[4] = {w00, w01, w10, w11};
+  if (!filters_floats(t, channel)) {
+    i64 total = 0;
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (weights[i]) total += (i64)widened(t, zluda_raw_texel(t, s, level, xs[i], ys[i], z, channel)) * weights[i];
+    return {(double)total, NUMBER};
+  }
+  u32 bits[4];
+  u32 seen = 0, exponent = 0;
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    bits[i] = 0;
+    if (!weights[i]) continue;
+    u32 value = zluda_decoded(t, zluda_raw_texel(t, s, level, xs[i], ys[i], z, channel), channel);
+    u32 rest = value & 0x7fffffff;
+    if (rest > 0x7f800000) seen |= IS_NAN;
+    else if (rest == 0x7f800000) seen |= value >> 31 ? MINUS_INFINITY : PLUS_INFINITY;
+    else if (value != 0x80000000) seen |= NUMBER;
+    if (rest < 0x800000 || rest >= 0x7f800000) continue;
+    bits[i] = value;
+    exponent = max(exponent, rest >> 23);
+  }
+  int kept = t->format == FLOAT ? 27 : 14;  // bits below the largest exponent's
+  i64 total = 0;
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    u32 rest = bits[i] & 0x7fffffff;
+    if (!rest) continue;
+    u32 down = exponent - (rest >> 23);
+    i64 mantissa = (i64)((rest & 0x7fffff) | 0x800000) << 4;  // 27 bits below its leading one
+    mantissa = down < 32 ? mantissa >> down >> (27 - kept) : 0;
+    total += (bits[i] >> 31 ? -mantissa : mantissa) * weights[i];
+  }
+  return {total ? scalbn((double)total, (int)exponent - 127 - kept) : 0.0, seen};
+}
+
+// A finished sum as a float's bits, rounded once: ties away from zero, or up for normalised integers.
+__device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 channel) {
+  if (!filters_floats(t, channel)) {
+    float whole = (float)floor(sum.total / 256 + 0.5);
+    return as_bits(__fdiv_rn(whole, t->format == U8 || t->format == U16 ? 65535.0f : 32767.0f));
+  }
+  u32 infinite = sum.seen & (PLUS_INFINITY | MINUS_INFINITY);
+  bool is_half = t->format != FLOAT;
+  if (sum.seen & IS_NAN || infinite == (PLUS_INFINITY | MINUS_INFINITY)) return is_half ? 0x7fffe000 : 0x7fffffff;
+  if (infinite) return infinite == PLUS_INFINITY ? 0x7f800000 : 0xff800000;
+  if (!(sum.seen & NUMBER)) return 0x80000000;  // of negative zeros alone
+  double value = sum.total / 256;
+  if (is_half && fabs(value) < 0.00006103515625)  // a subnormal half
+    return as_bits((float)copysign(floor(fabs(value) * 16777216 + 0.5) / 16777216, value));
+  u64 bits = __double_as_longlong(value), half = 1ull << (is_half ? 41 : 28);
+  return as_bits((float)__longlong_as_double((bits + half) & ~(2 * half - 1)));
+}
+
+// --- levels ----------------------------------------------------------------------------------------------
+
+static __device__ i32 fixed_lod(float x) { return (i32)limited(trunc((double)(x == x ? x : 0.0f) * 256), 1e6); }
+
+// A level of detail in 256ths, biased and clamped.
+static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod) {
+  i32 fixed = fixed_lod(lod) + fixed_lod(s->mip_bias);
+  fixed = clamp(fixed, fixed_lod(s->min_lod), fixed_lod(s->max_lod));
+  return clamp(fixed, 0, ((i32)t->levels - 1) * 256);
+}
+
+struct Where {
+  const Descriptor *t, *s;
+  float x, y, z;
+  i32 slice;         // layer or face
+  i32 ox, oy, oz;    // offsets in texels
+};
+
+template <int DIMENSIONS>
+__device__ __noinline__ uint4 zluda_unfiltered(Where w, u32 number) {
+  const Level *level = &w.t->level[number];
+  bool normalized = w.s->flags & NORMALIZED;
+  i32 x = zluda_placed(w.x, level->width, w.s->address[0], normalized, false, w.ox).first;
+  i32 y = DIMENSIONS > 1 ? zluda_placed(w.y, level->height, w.s->address[1], normalized, false, w.oy).first : 0;
+  i32 z = DIMENSIONS > 2 ? zluda_placed(w.z, level->depth, w.s->address[2], normalized, false, w.oz).first : w.slice;
+  return __zluda_texel(w.t, w.s, number, x, y, z);
+}
+
+// What one level, with this much of the weight, gives to a channel.
+template <int DIMENSIONS>
+__device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 channel) {
+  const Level *level = &w.t->level[number];
+  bool normalized = w.s->flags & NORMALIZED, linear = w.s->filter != 0;
+  Place x = zluda_placed(w.x, level->width, w.s->address[0], normalized, linear, w.ox);
+  // A line is an image of one row, and is read at its upper edge.
+  Place y = zluda_placed(DIMENSIONS > 1 ? w.y : 0.0f, level->height, w.s->address[1], normalized, linear, w.oy);
+  Place z = {w.slice, w.slice, 0};
+  if (DIMENSIONS > 2) z = zluda_placed(w.z, level->depth, w.s->address[2], normalized, linear, w.oz);
+  Pair slices = split(share, z.weight, true);
+  Sum sum = {0, 0};
+  #pragma unroll
+  for (int i = 0; i < (DIMENSIONS > 2 ? 2 : 1); i++) {
+    u32 whole = i ? slices.second : slices.first;
+    if (!whole) continue;
+    Pair columns = split(whole, x.weight, true);
+    Pair left = split(columns.first, y.weight, false), right = split(columns.second, y.weight, true);
+    Sum part = __zluda_blend(w.t, w.s, level, x.first, x.second, y.first, y.second, i ? z.second : z.first,
+                             left.first, left.second, right.first, right.second, channel);
+    sum.total += part.total;
+    sum.seen |= part.seen;
+  }
+  return sum;
+}
+
+// `tex` by float coordinates. `lod` is only looked at where there are levels to choose from.
+template <int DIMENSIONS>
+__device__ __noinline__ uint4 zluda_sampled(Where w, float lod, bool explicit_lod) {
+  i32 fixed = explicit_lod ? chosen_lod(w.t, w.s, lod) : 0;
+  bool blends = w.s->mip_filter && fixed & 255 && reads_floats(w.t);
+  u32 number = w.s->mip_filter ? fixed >> 8 : (fixed + 128) >> 8;
+  number = min(number, w.t->levels - 1);
+  if (!reads_floats(w.t) || (!blends && !w.s->filter)) return zluda_unfiltered<DIMENSIONS>(w, number);
+  u32 weight = blends ? fixed & 255 : 0;
+  u32 next = min(number + 1, w.t->levels - 1);
+  u32 r[4] = {0, 0, 0, 0};
+  #pragma unroll 1
+  for (u32 c = 0; c < w.t->channels; c++) {
+    Sum sum = {0, 0};
+    #pragma unroll 1
+    for (u32 i = 0; i < (weight ? 2 : 1); i++) {
+      Sum part = zluda_level_sum<DIMENSIONS>(w, i ? next : number, i ? weight : 256 - weight, c);
+      sum.total += part.total;
+      sum.seen |= part.seen;
+    }
+    u32 value = zluda_finished(w.t, sum, c);
+    r[0] = c == 0 ? value : r[0];
+    r[1] = c == 1 ? value : r[1];
+    r[2] = c == 2 ? value : r[2];
+    r[3] = c == 3 ? value : r[3];
+  }
+  return four(r);
+}
+
+static __device__ i32 layer_of(const Descriptor *t, u32 layer) { return (i32)min(layer, t->layers - 1); }
+
+static __device__ i32 texel_offset(i32 offset) { return offset << 28 >> 28; }  // four bits count
+
+// --- tex -------------------------------------------------------------------------------------------------
+
+#define ENTRY extern "C" __device__ __noinline__
+
+// By float coordinates. Linear memory is not read so.
+ENTRY uint4 __zluda_tex_1d(u64 t, u64 s, float x, float lod, u32 has_lod, i32 ox) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, 0, 0, 0, texel_offset(ox), 0, 0};
+  if (w.t->geometry & BUFFER) return make_uint4(0, 0, 0, 0);
+  return zluda_sampled<1>(w, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_a1d(u64 t, u64 s, u32 layer, float x, float lod, u32 has_lod, i32 ox) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, 0, 0, 0, texel_offset(ox), 0, 0};
+  w.slice = layer_of(w.t, layer);
+  return zluda_sampled<1>(w, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_2d(u64 t, u64 s, float x, float y, float lod, u32 has_lod, i32 ox, i32 oy) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, y, 0, 0, texel_offset(ox), texel_offset(oy), 0};
+  return zluda_sampled<2>(w, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_a2d(u64 t, u64 s, u32 layer, float x, float y, float lod, u32 has_lod, i32 ox, i32 oy) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, y, 0, 0, texel_offset(ox), texel_offset(oy), 0};
+  w.slice = layer_of(w.t, layer);
+  return zluda_sampled<2>(w, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_3d(u64 t, u64 s, float x, float y, float z, float lod, u32 has_lod, i32 ox, i32 oy,
+                           i32 oz) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, y, z, 0,
+             texel_offset(ox), texel_offset(oy), texel_offset(oz)};
+  return zluda_sampled<3>(w, lod, has_lod);
+}
+
+// A direction's face, and the place in it as normalised coordinates.
+struct Facing {
+  i32 face;
+  float s, t;
+};
+
+__device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
+  float ax = fabsf(x), ay = fabsf(y), az = fabsf(z), u, v, most;
+  i32 face;
+  if (az >= ax && az >= ay) face = signbit(z) ? 5 : 4, u = signbit(z) ? -x : x, v = -y, most = az;
+  else if (ay >= ax) face = signbit(y) ? 3 : 2, u = x, v = signbit(y) ? -z : z, most = ay;
+  else face = signbit(x) ? 1 : 0, u = signbit(x) ? z : -z, v = -y, most = ax;
+  // Cut to 21 bits where it is used: a quotient of double precision is as good as exact.
+  double by = 0.5 / (double)most;
+  return {face, (float)((double)u * by + 0.5), (float)((double)v * by + 0.5)};
+}
+
+static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {
+  Facing at = zluda_facing(x, y, z);
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), at.s, at.t, 0, at.face, 0, 0, 0};
+  w.slice += 6 * layer_of(w.t, layer);
+  return zluda_sampled<2>(w, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_cube(u64 t, u64 s, float x, float y, float z, float lod, u32 has_lod) {
+  return sampled_cube(t, s, 0, x, y, z, lod, has_lod);
+}
+
+ENTRY uint4 __zluda_tex_acube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {
+  return sampled_cube(t, s, layer, x, y, z, lod, has_lod);
+}
+
+// By integers: a texel of the first level's range, brought into its own level's; zeros elsewhere.
+__device__ __noinline__ uint4 zluda_whole(u64 handle, u32 layer, i32 x, i32 y, i32 z, i32 number, bool buffer) {
+  const Descriptor *t = __zluda_descriptor(handle);
+  const Level *first = &t->level[0];
+  bool inside = (u32)x < first->width && (u32)y < first->height && (u32)z < first->depth &&
+                layer < t->layers && (u32)number < t->levels && buffer == ((t->geometry & BUFFER) != 0);
+  if (!inside) return make_uint4(0, 0, 0, 0);
+  const Level *level = &t->level[number];
+  x = min(x, (i32)level->width - 1), y = min(y, (i32)level->height - 1), z = min(z, (i32)level->depth - 1);
+  return __zluda_texel(t, t, number, x, y, z + layer);
+}
+
+ENTRY uint4 __zluda_texi_1d(u64 t, u64 s, i32 x, i32 level, u32 has_level, i32 ox) {
+  return zluda_whole(t, 0, x, 0, 0, level, true);
+}
+
+ENTRY uint4 __zluda_texi_a1d(u64 t, u64 s, u32 layer, i32 x, i32 level, u32 has_level, i32 ox) {
+  return zluda_whole(t, layer, x + texel_offset(ox), 0, 0, level, false);
+}
+
+ENTRY uint4 __zluda_texi_2d(u64 t, u64 s, i32 x, i32 y, i32 level, u32 has_level, i32 ox, i32 oy) {
+  return zluda_whole(t, 0, x + texel_offset(ox), y + texel_offset(oy), 0, level, false);
+}
+
+ENTRY uint4 __zluda_texi_a2d(u64 t, u64 s, u32 layer, i32 x, i32 y, i32 level, u32 has_level, i32 ox, i32 oy) {
+  return zluda_whole(t, layer, x + texel_offset(ox), y + texel_offset(oy), 0, level, false);
+}
+
+ENTRY uint4 __zluda_texi_3d(u64 t, u64 s, i32 x, i32 y, i32 z, i32 level, u32 has_level, i32 ox, i32 oy, i32 oz) {
+  return zluda_whole(t, 0, x + texel_offset(ox), y + texel_offset(oy), z + texel_offset(oz), level, false);
+}
+
+// --- levels of detail from gradients ---------------------------------------------------------------------
+
+__constant__ u8 __zluda_log2[256] = {
+#include "log2.inc"
+};
+
+// 256 log2 of a length, cut to the bits that the unit's table has.
+static __device__ float lod_of(float length) {
+  u32 bits = as_bits(length);
+  if (bits < 0x800000) return -1e6f;
+  if (bits >= 0x7f800000) return bits == 0x7f800000 ? 1e6f : 0;
+  return (((i32)(bits >> 23) - 127) * 256 + __zluda_log2[bits >> 15 & 255]) * 0.00390625f;
+}
+
+// The longer side and 11/32 of the shorter one: what stands for a vector's length.
+static __device__ float length_of(float x, float y) {
+  x = fabsf(x), y = fabsf(y);
+  return __fadd_rn(fmaxf(x, y), __fmul_rn(fminf(x, y), 0.34375f));
+}
+
+// The footprint's longer axis. Exact where one gradient is zero or both lie along the axes; between, the true
+// axis stands for what the unit makes of it.
+__device__ __noinline__ float zluda_longest(float a, float b, float c, float d) {
+  if (c == 0 && d == 0) return length_of(a, b);
+  if (a == 0 && b == 0) return length_of(c, d);
+  double squares = (double)a * a + (double)b * b + (double)c * c + (double)d * d;
+  double area = (double)a * d - (double)b * c;
+  return (float)sqrt((squares + sqrt(fmax(squares * squares - 4 * area * area, 0.0))) / 2);
+}
+
+ENTRY float __zluda_lod_1d(u64 t, u64 s, float dx, float dy) {
+  float width = __zluda_descriptor(t)->level[0].width;
+  return lod_of(fmaxf(fabsf(dx), fabsf(dy)) * width);
+}
+
+ENTRY float __zluda_lod_2d(u64 t, u64 s, float ax, float ay, float bx, float by) {
+  const Level *level = &__zluda_descriptor(t)->level[0];
+  float w = level->width, h = level->height;
+  return lod_of(zluda_longest(ax * w, ay * h, bx * w, by * h));
+}
+
+static __device__ float length_of(float x, float y, float z) {
+  x = fabsf(x), y = fabsf(y), z = fabsf(z);
+  float most = fmaxf(x, fmaxf(y, z));
+  return __fadd_rn(most, __fmul_rn(x + y + z - most, 0.34375f));
+}
+
+ENTRY float __zluda_lod_3d(u64 t, u64 s, float ax, float ay, float az, float bx, float by, float bz) {
+  const Level *level = &__zluda_descriptor(t)->level[0];
+  float w = level->width, h = level->height, d = level->depth;
+  return lod_of(fmaxf(length_of(ax * w, ay * h, az * d), length_of(bx * w, by * h, bz * d)));
+}
+
+ENTRY float __zluda_lod_cube(u64 t, u64 s, float x, float y, float z, float ax, float ay, float az, float bx,
+                             float by, float bz) {
+  float width = __zluda_descriptor(t)->level[0].width;
+  float most = fmaxf(fabsf(x), fmaxf(fabsf(y), fabsf(z)));
+  float scale = __fdiv_rn(width * 0.5f, most);
+  float p[3] = {x, y, z}, a[3] = {ax, ay, az}, b[3] = {bx, by, bz};
+  int major = fabsf(z) == most ? 2 : fabsf(y) == most ? 1 : 0;
+  float u[2], v[2];
+  int n = 0;
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {  // how the place in the face moves: d(p / m) = (dp - p dm / m) / m
+    if (i == major) continue;
+    float along = __fdiv_rn(p[i], major == 2 ? z : major == 1 ? y : x);
+    float da = major == 2 ? az : major == 1 ? ay : ax, db = major == 2 ? bz : major == 1 ? by : bx;
+    float ua = (a[i] - along * da) * scale, vb = (b[i] - along * db) * scale;
+    if (n == 0) u[0] = ua, v[0] = vb;
+    else u[1] = ua, v[1] = vb;
+    n++;
+  }
+  return lod_of(zluda_longest(u[0], u[1], v[0], v[1]));
+}
+
+// --- tld4 ------------------------------------------------------------------------------------------------
+
+static __device__ i32 gather_offset(i32 offset) { return offset << 26 >> 26; }  // six bits count
+
+static __device__ u32 gathered_one(const Descriptor *t, const Descriptor *s, i32 x, i32 y, i32 z, u32 c) {
+  return c < t->channels ? zluda_decoded(t, zluda_raw_texel(t, s, &t->level[0], x, y, z, c), c) : 0;
+}
+
+// One component of the four texels a linear filter would blend: lower left, lower right, upper right, upper left.
+__device__ __noinline__ uint4 zluda_gathered(u64 th, u64 sh, u32 layer, float fx, float fy, u32 c, i32 ox, i32 oy) {
+  const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
+  bool normalized = s->flags & NORMALIZED;
+  const Level *level = &t->level[0];
+  Place x = zluda_placed(fx, level->width, s->address[0], normalized, true, gather_offset(ox));
+  Place y = zluda_placed(fy, level->height, s->address[1], normalized, true, gather_offset(oy));
+  i32 z = layer_of(t, layer);
+  return make_uint4(gathered_one(t, s, x.first, y.second, z, c), gathered_one(t, s, x.second, y.second, z, c),
+                    gathered_one(t, s, x.second, y.first, z, c), gathered_one(t, s, x.first, y.first, z, c));
+}
+
+ENTRY uint4 __zluda_tld4_2d(u64 t, u64 s, float x, float y, u32 component, i32 ox, i32 oy) {
+  return zluda_gathered(t, s, 0, x, y, component, ox, oy);
+}
+
+ENTRY uint4 __zluda_tld4_a2d(u64 t, u64 s, u32 layer, float x, float y, u32 component, i32 ox, i32 oy) {
+  return zluda_gathered(t, s, layer, x, y, component, ox, oy);
+}
+
+ENTRY uint4 __zluda_tld4_acube(u64 th, u64 sh, u32 layer, float fx, float fy, float fz, u32 c) {
+  const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
+  Facing at = zluda_facing(fx, fy, fz);
+  const Level *level = &t->level[0];
+  Place x = zluda_placed(at.s, level->width, CLAMP, true, true, 0);
+  Place y = zluda_placed(at.t, level->height, CLAMP, true, true, 0);
+  i32 z = at.face + 6 * layer_of(t, layer);
+  return make_uint4(gathered_one(t, s, x.first, y.second, z, c), gathered_one(t, s, x.second, y.second, z, c),
+                    gathered_one(t, s, x.second, y.first, z, c), gathered_one(t, s, x.first, y.first, z, c));
+}
+
+ENTRY uint4 __zluda_tld4_cube(u64 t, u64 s, float x, float y, float z, u32 component) {
+  return __zluda_tld4_acube(t, s, 0, x, y, z, component);
+}
+
+// --- surfaces --------------------------------------------------------------------------------------------
+
+__device__ u32 __zluda_zeros[4];   // what loads out of range give
+__device__ u32 __zluda_thrown[4];  // where stores out of range go
+
+// Where an access is, in a surface's first level; 0 for one out of range that counts for nothing.
+__device__ __noinline__ u64 zluda_place_in_surface(const Descriptor *t, u32 layer, i32 x, i32 y, i32 z, i32 bytes, u32 mode) {
+  const Level *level = &t->level[0];
+  bool cube = t->geometry & CUBE;
+  i32 size = bytes ? bytes : (i32)t->texel_bytes;
+  i32 width = (i32)(level->width * t->texel_bytes), height = level->height, depth = level->depth;
+  i32 layers = (i32)t->layers * (cube ? 6 : 1);
+  if (!bytes) x = clamp(x, -1, (i32)level->width) * (i32)t->texel_bytes;
+  bool inside = x >= 0 && x <= width - size && (u32)y < (u32)height && (u32)z < (u32)depth && layer < (u32)layers;
+  if (!inside) {
+    if (mode == ON_RANGE_TRAP) __zluda_stop_surface();
+    if (mode != ON_RANGE_CLAMP) return 0;
+    if (x < 0) x = 0;
+    else if (x > width - size) x = width - (i32)t->texel_bytes;
+    y = clamp(y, 0, height - 1), z = clamp(z, 0, depth - 1), layer = min(layer, (u32)layers - 1);
+  }
+  return level->address + (z + layer) * level->slice_pitch + y * level->row_pitch + x;
+}
+
+static __device__ u64 surface(u64 handle, u32 layer, i32 x, i32 y, i32 z, i32 bytes, u32 mode, u32 stores) {
+  u64 found = zluda_place_in_surface(__zluda_descriptor(handle), layer, x, y, z, bytes, mode);
+  return found ? found : (u64)(stores ? __zluda_thrown : __zluda_zeros);
+}
+
+ENTRY u64 __zluda_surface_1d(u64 t, i32 x, i32 bytes, u32 mode, u32 stores) {
+  return surface(t, 0, x, 0, 0, bytes, mode, stores);
+}
+
+ENTRY u64 __zluda_surface_2d(u64 t, i32 x, i32 y, i32 bytes, u32 mode, u32 stores) {
+  return surface(t, 0, x, y, 0, bytes, mode, stores);
+}
+
+ENTRY u64 __zluda_surface_3d(u64 t, i32 x, i32 y, i32 z, i32 bytes, u32 mode, u32 stores) {
+  return surface(t, 0, x, y, z, bytes, mode, stores);
+}
+
+ENTRY u64 __zluda_surface_a1d(u64 t, u32 layer, i32 x, i32 bytes, u32 mode, u32 stores) {
+  return surface(t, layer, x, 0, 0, bytes, mode, stores);
+}
+
+ENTRY u64 __zluda_surface_a2d(u64 t, u32 layer, i32 x, i32 y, i32 bytes, u32 mode, u32 stores) {
+  return surface(t, layer, x, y, 0, bytes, mode, stores);
+}
+
+static __device__ u32 float_to_half(u32 bits) {
+  u16 half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(as_float(bits)));
+  return half;
+}
+
+// A value as the surface's format holds it.
+static __device__ void store_channel(const Descriptor *t, u64 at, u32 value, u32 channel) {
+  switch (t->format) {
+    case U8: *(u8 *)(at + channel) = (u8)min(value, 255u); break;
+    case S8: *(u8 *)(at + channel) = (u8)clamp((i32)value, -128, 127); break;
+    case U16: *(u16 *)(at + 2 * channel) = (u16)min(value, 65535u); break;
+    case S16: *(u16 *)(at + 2 * channel) = (u16)clamp((i32)value, -32768, 32767); break;
+    case HALF: *(u16 *)(at + 2 * channel) = (u16)float_to_half(value); break;
+    default: *(u32 *)(at + 4 * channel) = value;
+  }
+}
+
+__device__ __noinline__ void zluda_store_texel(u64 handle, u32 layer, i32 x, i32 y, i32 z, u32 mode, uint4 v) {
+  const Descriptor *t = __zluda_descriptor(handle);
+  u64 at = zluda_place_in_surface(t, layer, x, y, z, 0, mode);
+  if (!at) return;
+  store_channel(t, at, v.x, 0);
+  if (t->channels > 1) store_channel(t, at, v.y, 1);
+  if (t->channels > 2) store_channel(t, at, v.z, 2), store_channel(t, at, v.w, 3);
+}
+
+ENTRY void __zluda_sust_1d(u64 t, i32 x, u32 mode, u32 r, u32 g, u32 b, u32 a) {
+  zluda_store_texel(t, 0, x, 0, 0, mode, make_uint4(r, g, b, a));
+}
+
+ENTRY void __zluda_sust_2d(u64 t, i32 x, i32 y, u32 mode, u32 r, u32 g, u32 b, u32 a) {
+  zluda_store_texel(t, 0, x, y, 0, mode, make_uint4(r, g, b, a));
+}
+
+ENTRY void __zluda_sust_3d(u64 t, i32 x, i32 y, i32 z, u32 mode, u32 r, u32 g, u32 b, u32 a) {
+  zluda_store_texel(t, 0, x, y, z, mode, make_uint4(r, g, b, a));
+}
+
+ENTRY void __zluda_sust_a1d(u64 t, u32 layer, i32 x, u32 mode, u32 r, u32 g, u32 b, u32 a) {
+  zluda_store_texel(t, layer, x, 0, 0, mode, make_uint4(r, g, b, a));
+}
+
+ENTRY void __zluda_sust_a2d(u64 t, u32 layer, i32 x, i32 y, u32 mode, u32 r, u32 g, u32 b, u32 a) {
+  zluda_store_texel(t, layer, x, y, 0, mode, make_uint4(r, g, b, a));
+}
+
+// --- queries ---------------------------------------------------------------------------------------------
+
+// What expand.py's QUERIES are: width, height, depth, of a level.
+ENTRY u32 __zluda_query(u64 handle, u32 what, u32 level, u32 of_surface) {
+  const Descriptor *t = __zluda_descriptor(handle);
+  if (level >= t->levels) return 0;
+  const Level *of = &t->level[level];
+  u32 dimensions = t->geometry & DIMENSIONS;
+  if (what == 0) return of->width;
+  if (what == 1) return dimensions > 1 ? of->height : of_surface || t->geometry & BUFFER ? 0 : 1;
+  return dimensions > 2 ? of->depth : t->geometry & LAYERED ? t->layers : 0;
+}
+
+ENTRY u32 __zluda_istypep(u64 handle, u32 kind) {
+  const Descriptor *t = look_up(handle);
+  return t && t->kind == kind;
+}
