@@ -59,7 +59,14 @@ class TestNames:
 
 class TestOptions:
     @pytest.mark.parametrize(
-        "option", [{"numerics": "envelope"}, {"numerics": "x"}, {"check": "memory"}, {"contract": "some"}]
+        "option",
+        [
+            {"numerics": "envelope"},
+            {"numerics": "x"},
+            {"check": "race"},
+            {"check": "init"},
+            {"contract": "x"},
+        ],
     )
     def test_what_is_not_built_is_named(self, below: PythonDevice, option: dict[str, Any]) -> None:
         (name, value), *_ = option.items()

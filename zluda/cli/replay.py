@@ -53,6 +53,12 @@ _WORST_FIRST = (1, 2, 0)
     help="After which a launch counts as a hang; compiling its kernel is apart.",
 )
 @click.option("--schedule", default=0, metavar="SEED", help="Vary the order of an emulated GPU's waves.")
+@click.option(
+    "--check",
+    default="none",
+    metavar="WHAT",
+    help="memory: on cpu and emulated GPUs, a launch that accesses what is not allocated is a crash.",
+)
 @click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
@@ -66,6 +72,7 @@ def command(
     allow: str,
     time_limit: float | None,
     schedule: int,
+    check: str,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -103,6 +110,7 @@ def command(
                 select=select,
                 time_limit=time_limit,
                 schedule=schedule,
+                check=check,
                 progress=progress,
             )
 

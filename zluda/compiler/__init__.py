@@ -30,6 +30,7 @@ def compile_kernel(
     end_refused: bool = False,
     numerics: str = "nvidia",
     contract: str = "auto",
+    check: str = "none",
     together: Together | None = None,
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
@@ -39,9 +40,10 @@ def compile_kernel(
     loader is to read (4 or 5), and ``end_refused`` that a wave which comes to what cannot be done ends where
     a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
     do, or ``"native"``, by the target's own; ``contract`` which products and sums are rounded as one
-    (:mod:`zluda.compiler.contract`), ``together`` how its blocks are launched. Raises PtxError when the
-    kernel's text is wrong, UnsupportedError naming the first instruction (and its place) that has no lowering
-    on the target. What was compiled before comes out of the kernel cache (``cache/``).
+    (:mod:`zluda.compiler.contract`), ``check`` which accesses are tested as they are made (``"memory"``),
+    ``together`` how its blocks are launched. Raises PtxError when the kernel's text is wrong,
+    UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
+    compiled before comes out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
     from zluda.compiler.target import APART
@@ -49,26 +51,28 @@ def compile_kernel(
     options: dict[str, Any]
     together = together or APART
     blocks = {} if together == APART else {"together": together}
+    checks = {} if check == "none" else {"check": check}
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit
 
         unit = kernel_unit(module, name, block, contract, together)
-        options = {"block": block, "numerics": numerics, **blocks}
-        unit.numerics = numerics
+        options = {"block": block, "numerics": numerics, **blocks, **checks}
+        unit.numerics, unit.check = numerics, check
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.target import WARP
 
     unit = build_unit(module, name, contract, together)
-    unit.numerics = numerics
+    unit.numerics, unit.check = numerics, check
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
     options = {
         "wave_size": lanes,
         "code_object_version": code_object_version,
         "end_refused": end_refused,
     }
-    told = {**options, **blocks, "numerics": numerics, "slow_mode": unit.slow_mode if lanes > WARP else ""}
+    told = {**options, **blocks, **checks, "numerics": numerics}
+    told["slow_mode"] = unit.slow_mode if lanes > WARP else ""
     return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 
 

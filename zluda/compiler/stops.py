@@ -10,6 +10,10 @@ FAULTS = {
     5: "call through an invalid function pointer",
     6: "device-side assert triggered",
     8: "free() of what is no live allocation of malloc()",
+    9: "access to memory that is not allocated",
+    10: "shared memory access out of range",
+    11: "local memory access out of range",
+    12: "illegal instruction",
     13: "a texture or surface handle that no object has",
     14: "surface access out of range (.trap)",
 }
@@ -24,7 +28,21 @@ FAULT_CODES = {
     "assert": 6,
     "unsupported": 7,
     "free": 8,
+    "global": 9,
+    "shared": 10,
+    "local": 11,
+    "instruction": 12,
     "texture": 13,
     "surface": 14,
 }
 """``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""
+
+
+def sized(fault: int, size: int) -> int:
+    """A fault's number with the bytes of its access above it."""
+    return fault | size << 8
+
+
+def parted(fault: int) -> tuple[int, int]:
+    """A fault's number, and the bytes of its access (0 where it was none)."""
+    return fault & 0xFF, fault >> 8

@@ -10,7 +10,6 @@ from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import SharedLayout, function_handle
 from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
-from zluda.compiler.textures.expand import expand_textures
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
@@ -69,9 +68,9 @@ class Unit:
 
     ``together`` says how its blocks are launched, ``waits_for_blocks`` that one may wait for what another
     writes (found as code is generated). ``numerics`` says how approximate instructions are computed,
-    ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``slow_mode``
-    whether waves of 64 lanes hold one warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp``
-    why they do.
+    ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``check`` which
+    accesses are tested as they are made (``"memory"``: all), ``slow_mode`` whether waves of 64 lanes hold one
+    warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do.
     """
 
     module: Module
@@ -89,13 +88,14 @@ class Unit:
     slow_mode: str = ""
     one_warp: str = ""
     contract: str = "auto"
+    check: str = "none"
     together: Together = APART
     waits_for_blocks: bool = False
 
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
             self.contract = "off"  # ptxas does not optimise such a module
-        self.kernel = expand_textures(contract_function(self.kernel, self.contract))
+        self.kernel = contract_function(self.kernel, self.contract)
         self._reach(self.kernel)
         if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
             self.candidates = self._address_taken()
@@ -173,7 +173,7 @@ class Unit:
         """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:
             return
-        function = expand_textures(contract_function(self.module.function(name), self.contract))
+        function = contract_function(self.module.function(name), self.contract)
         if function.body is None:
             return  # an external function: the call is where it is missed
         self.functions[name] = function

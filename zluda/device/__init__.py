@@ -35,13 +35,15 @@ def open_device(
     """Open a device by name: ``"cpu"``, ``"gfx1030"``, ``"hip:N"``, ``"cuda:N"``, or ``"auto"``.
 
     ``numerics`` says how approximate instructions are computed: ``"nvidia"``, as NVIDIA's units to the bit
-    (the default on the CPU), or ``"native"``, by the device's own means (on AMD GPUs). ``check`` is
-    ``"none"``. ``contract`` says which products and sums that PTX leaves open are rounded once: ``"auto"``,
-    those that NVIDIA's assembler fuses, ``"on"``, all that may be, ``"off"``, none. A value that this version
-    does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a runner
-    process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one. ``schedule``
-    other than 0 varies the order in which an emulated AMD GPU runs waves, the same way for the same number.
-    Raises DeviceError for a device that is not there.
+    (the default on the CPU), or ``"native"``, by the device's own means (on AMD GPUs). ``check`` other than
+    ``"none"`` tests accesses as they are made: ``"memory"``, on ``cpu`` and emulated GPUs, that they lie in
+    live allocations; one that does not is a LaunchError naming kernel, block, thread, address, size and the
+    nearest allocation. ``contract`` says which products and sums that PTX leaves open are rounded once:
+    ``"auto"``, those that NVIDIA's assembler fuses, ``"on"``, all that may be, ``"off"``, none. A value that
+    this version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a
+    runner process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one.
+    ``schedule`` other than 0 varies the order in which an emulated AMD GPU runs waves, the same way for the
+    same number. Raises DeviceError for a device that is not there.
     """
     from zluda import config
     from zluda.device import api

@@ -281,32 +281,32 @@ def open_device(
     if isolate:
         # The runner stands above this package, which must not depend on it: found by name, when asked for.
         isolated: base.Device = importlib.import_module("zluda.runner").open_isolated(
-            full, numerics=numerics, contract=contract, schedule=schedule
+            full, numerics=numerics, check=check, contract=contract, schedule=schedule
         )
         return Device(isolated)
     chosen = names.chosen_numerics(full, numerics)
-    return Device(_OPEN[names.kind(full)](full, chosen, contract, schedule))
+    return Device(_OPEN[names.kind(full)](full, chosen, contract, check, schedule))
 
 
-def _open_cpu(name: str, numerics: str, contract: str, schedule: int) -> base.Device:
+def _open_cpu(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.cpu import CpuDevice
 
-    return CpuDevice(numerics=numerics, contract=contract)
+    return CpuDevice(numerics=numerics, contract=contract, check=check)
 
 
-def _open_cuda(name: str, numerics: str, contract: str, schedule: int) -> base.Device:
+def _open_cuda(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.cuda import CudaDevice
 
     return CudaDevice(int(name.partition(":")[2]))
 
 
-def _open_amd(name: str, numerics: str, contract: str, schedule: int) -> base.Device:
+def _open_amd(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.amd import AmdDevice
 
-    return AmdDevice(name, numerics=numerics, contract=contract, seed=schedule)
+    return AmdDevice(name, numerics=numerics, contract=contract, check=check, seed=schedule)
 
 
-def _open_hip(name: str, numerics: str, contract: str, schedule: int) -> base.Device:
+def _open_hip(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.amd.hip import HipDevice
 
     return HipDevice(int(name.partition(":")[2]), numerics=numerics, contract=contract)

@@ -15,7 +15,13 @@ NUMERICS: dict[str, tuple[str, ...]] = {
 }
 ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
-CHECKS = ("none",)
+CHECKS: dict[str, tuple[str, ...]] = {
+    "cpu": ("none", "memory"),
+    "gfx": ("none", "memory"),
+    "cuda": ("none",),
+    "hip": ("none",),
+}
+"""Kind → which accesses it can test as they are made."""
 CONTRACTS = ("auto", "on", "off")
 
 _NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
@@ -65,7 +71,7 @@ def check_options(name: str, *, numerics: str | None, check: str, contract: str,
         raise UnsupportedError(f"schedule={schedule}", f"device {name}; expected 0 or more")
     wanted = {
         "numerics": (numerics, (None, *NUMERICS[kind(name)])),
-        "check": (check, CHECKS),
+        "check": (check, CHECKS[kind(name)]),
         "contract": (contract, CONTRACTS if kind(name) != "cuda" else CONTRACTS[:1]),
     }
     for option, (value, known) in wanted.items():

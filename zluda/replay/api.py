@@ -31,6 +31,7 @@ def replay(
     select: str | Iterable[str] = (),
     time_limit: float | None = None,
     schedule: int = 0,
+    check: str = "none",
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
@@ -41,8 +42,9 @@ def replay(
     ``contract`` (``auto``, ``on``, ``off``) says which products and sums are rounded once, see
     ``zluda.open_device``. ``time_limit`` is the number of seconds after which a launch counts as a hang,
     compiling its kernel apart. ``schedule`` other than 0 varies the order of waves on an emulated AMD GPU,
-    reproducibly. Raises TraceError for a file that cannot be read, DeviceError for a device that is not
-    there, UnsupportedError for an option of a later version.
+    reproducibly. ``check="memory"`` tests on ``cpu`` and emulated GPUs that every access lies in a live
+    allocation; a launch that makes another is a ``crash``. Raises TraceError for a file that cannot be read,
+    DeviceError for a device that is not there, UnsupportedError for an option of a later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
@@ -53,7 +55,7 @@ def replay(
     started = time.perf_counter()
     config.load()
     full = names.resolve(device)
-    names.check_options(full, numerics=numerics, check="none", contract=contract, schedule=schedule)
+    names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
         return _replay(
@@ -65,6 +67,7 @@ def replay(
             selection=selection,
             time_limit=time_limit,
             schedule=schedule,
+            check=check,
             progress=progress,
             started=started,
         )
@@ -80,6 +83,7 @@ def _replay(
     selection: Selection,
     time_limit: float | None,
     schedule: int,
+    check: str,
     progress: Progress | None,
     started: float,
 ) -> ReplayResult:
@@ -91,7 +95,7 @@ def _replay(
 
     plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
     with ExitStack() as stack:
-        if contract == "auto":  # as precompiled kernels are
+        if contract == "auto" and check == "none":  # as precompiled kernels are
             stack.enter_context(compile_ahead(trace.path, device, numerics))
         session = stack.enter_context(
             Session(
@@ -102,6 +106,7 @@ def _replay(
                 time_limit=time_limit,
                 cache_scope=file_scope(trace.path),
                 schedule=schedule,
+                check=check,
             )
         )
         # Imported while the runner starts.

@@ -26,10 +26,11 @@ class Session:
         time_limit: float | None,
         cache_scope: str = "",
         schedule: int = 0,
+        check: str = "none",
     ) -> None:
         self._device, self._plan, self._cache_scope = device, plan, cache_scope
         self._numerics, self._time_limit, self._schedule = numerics, time_limit, schedule
-        self._contract = contract
+        self._contract, self._check = contract, check
         self._runner: runner.Runner | None = None
         self._failure: BaseException | None = None
         self._starting = self._start()
@@ -49,6 +50,7 @@ class Session:
                 time_limit=self._time_limit,
                 cache_scope=self._cache_scope,
                 schedule=self._schedule,
+                check=self._check,
             )
         except BaseException as error:  # raised again by whoever needs the runner
             self._failure = error

@@ -140,10 +140,15 @@ class IsolatedDevice:
 
 
 def open_isolated(
-    device: str, *, numerics: str | None = None, contract: str = "auto", schedule: int = 0
+    device: str,
+    *,
+    numerics: str | None = None,
+    contract: str = "auto",
+    schedule: int = 0,
+    check: str = "none",
 ) -> IsolatedDevice:
     """Start a runner over ``device`` and wrap it."""
-    runner = start(device, numerics=numerics, contract=contract, schedule=schedule)
+    runner = start(device, numerics=numerics, contract=contract, schedule=schedule, check=check)
     try:
         return IsolatedDevice(runner)
     except BaseException:

@@ -96,22 +96,23 @@ def start(
     time_limit: float | None = None,
     cache_scope: str = "",
     schedule: int = 0,
+    check: str = "none",
 ) -> Runner:
     """Start a runner over ``device`` (``"cpu"``, ``"gfx1030"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
     command's wall time in seconds, what it compiles apart; ``schedule`` is the seed of an emulated GPU's
-    order of waves; ``untrusted`` makes the defaults of both smaller. ``cache_scope`` says
-    whose a confined runner's compiled kernels are (``cache.py``); empty: they are not kept. Raises
-    DeviceError where the device is not there or an address cannot be had, RunnerDied where the process ends
-    before it is ready.
+    order of waves, ``check`` which accesses are tested as they are made; ``untrusted`` makes the defaults of
+    both smaller. ``cache_scope`` says whose a confined runner's compiled kernels are (``cache.py``); empty:
+    they are not kept. Raises DeviceError where the device is not there or an address cannot be had,
+    RunnerDied where the process ends before it is ready.
     """
     if sys.platform != "linux":
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")
     device = resolve(device)
     wanted = None if (device, numerics) == ("cpu", ENVELOPE) else numerics
-    check_options(device, numerics=wanted, check="none", contract=contract, schedule=schedule)
+    check_options(device, numerics=wanted, check=check, contract=contract, schedule=schedule)
     factory, shared_memory, confined = FACTORIES[kind(device)]
     store = open_store() if confined and config.load().cache_policy != "off" else None
     limit = _positive("time_limit", time_limit, _LIMITS[untrusted][1])
@@ -123,6 +124,7 @@ def start(
         "numerics": numerics,
         "contract": contract,
         "schedule": schedule,
+        "check": check,
         "time_limit": limit,
         "cache": store is not None,
         "reservations": merged(reservations),

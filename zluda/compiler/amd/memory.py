@@ -35,7 +35,7 @@ From :data:`STOPPED` on it is a kind of fault (``zluda.compiler.stops``), below 
 """
 
 STOPPED = 1 << 30
-_TOLD = frozenset({"brkpt", "call", "assert", "free", "texture", "surface"})
+_TOLD = frozenset({"brkpt", "call", "assert", "free", "misaligned", "instruction", "texture", "surface"})
 _SURVIVED = frozenset({"assert", "free"})
 
 _SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "param": CONSTANT, "shared": SHARED, "local": STACK}
@@ -179,6 +179,22 @@ class MemoryOps(SpecialRegisters):
         f.b.emit(f"store volatile i32 {number}, {cell.typed}, align 4")
         f.b.call("llvm.amdgcn.endpgm" if self.end_refused else "llvm.trap", [])
 
+    def check_alignment(self, f: FunctionCodegen, address: Value, offset: int, size: int) -> None:
+        """Stop at an access that is not at a multiple of its size, where ``Unit.check`` asks for it.
+
+        The machine itself minds words only, and LLVM joins accesses of words to longer ones.
+        """
+        b = f.b
+        if f.unit.check != "memory" or size <= 4 or address.ref.startswith(_PARAMETER):
+            return
+        odd = b.icmp("ne", b.and_(b.add(address, offset), size - 1), 0)
+        stop, fine = b.fresh("misaligned"), b.fresh("aligned")
+        b.cond_branch(odd, stop, fine)
+        b.label(stop)
+        self.trap(f, "misaligned")
+        b.unreachable()
+        b.label(fine)
+
     # --- loads and stores ------------------------------------------------------------------------------
 
     def load(
@@ -195,6 +211,7 @@ class MemoryOps(SpecialRegisters):
     ) -> list[Lanes]:
         """One load of all elements: PTX aligns vectors to their size (PTX ISA 6.4.1.1)."""
         b, element = f.b, f"i{type.bits}"
+        self.check_alignment(f, address.parts[0], offset, type.bits // 8 * count)
         pointer = self.pointer(f, space, address.parts[0], offset)
         suffix = ", !invariant.load !0" if invariant and pointer.type == CONSTANT else ""
         kind = "load volatile" if volatile else "load"
@@ -221,6 +238,7 @@ class MemoryOps(SpecialRegisters):
         b = f.b
         if _semantics(f) == "release":
             self.fence_of(f, "release")
+        self.check_alignment(f, address.parts[0], offset, type.bits // 8 * len(values))
         pointer = self.pointer(f, space, address.parts[0], offset)
         kind = "store volatile" if volatile else "store"
         align = _alignment(pointer, type.bits // 8 * len(values))

@@ -37,6 +37,11 @@ def dispatch(block: Dim3, parameters: bytes, explicit: int) -> tuple[Dim3, bytes
     return (warps * WAVE, 1, 1), parameters[:explicit].ljust(start, b"\0") + sizes
 
 
+def thread_of(work_item: int) -> int:
+    """The number in its block of the thread that a work item is."""
+    return work_item // WAVE * WARP + work_item % WAVE
+
+
 def size(f: FunctionCodegen, axis: str) -> Value:
     """Threads of the block along an axis."""
     offset = 4 * "xyz".index(axis) - _SIZES

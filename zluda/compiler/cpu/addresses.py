@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, lowest_bit
 from zluda.compiler.clusters import CLUSTER
+from zluda.compiler.cpu.bounds import check_bounds
 from zluda.compiler.cpu.context import SHARED_STRIDE
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
 from zluda.compiler.layout import parameter_layout, round_up
-from zluda.compiler.stops import FAULT_CODES
+from zluda.compiler.stops import FAULT_CODES, sized
 from zluda.compiler.target import WARP, Geometry, Lanes, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable
@@ -172,6 +173,11 @@ class AddressOps:
             pointer = b.cast("inttoptr", b.resize(address, "i64"), "ptr")
         return b.gep(pointer, offset) if offset else pointer
 
+    def check_access(self, f: FunctionCodegen, space: str, address: Lanes, offset: int, size: int) -> None:
+        """Stop the launch when an active lane's access is misaligned or out of range."""
+        self.check_alignment(f, space, address, offset, size)
+        check_bounds(self, f, space, address, offset, size)
+
     def check_alignment(self, f: FunctionCodegen, space: str, address: Lanes, offset: int, size: int) -> None:
         """Stop the launch when an active lane's address is not a multiple of the access (PTX ISA 6.4.1.1)."""
         shape, b = address.shape, f.b
@@ -198,13 +204,19 @@ class AddressOps:
         fault, fine = b.fresh("misaligned"), b.fresh("aligned")
         b.cond_branch(wrong, fault, fine)
         b.label(fault)
-        self._report(f, "misaligned", bad, parts, offset)
+        self.report(f, "misaligned", bad, parts, offset, size)
         b.label(fine)
 
-    def _report(
-        self, f: FunctionCodegen, kind: str, bad: list[Value], parts: list[Value], offset: int
+    def report(
+        self,
+        f: FunctionCodegen,
+        kind: str,
+        bad: list[Value],
+        parts: list[Value],
+        offset: int,
+        size: int,
     ) -> None:
-        """Fault for the first bad lane, giving its thread and address."""
+        """Fault for the first bad lane, giving its thread, address and the bytes of its access."""
         b, width = f.b, self.geometry.width
         if len(bad) == 1:
             lane = b.intrinsic("cttz", f.mask_bits(), False)
@@ -217,7 +229,8 @@ class AddressOps:
             address = b.load("i64", b.gep(spot, b.zext(lane, "i64"), "i64"), align=8)
         thread = b.add(b.shl(warp_number(), 5), lane)
         where = b.add(b.resize(address, "i64"), offset)
-        b.call("zluda_fault", [context_pointer(), constant("i32", FAULT_CODES[kind]), thread, where])
+        code = constant("i32", sized(FAULT_CODES[kind], size))
+        b.call("zluda_fault", [context_pointer(), code, thread, where])
         b.unreachable()
 
 

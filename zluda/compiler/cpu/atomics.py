@@ -43,7 +43,7 @@ class AtomicOps(MemoryOps):
         wanted: bool,
     ) -> Lanes | None:
         """See :class:`~zluda.compiler.target.TargetOps`. Raises UnsupportedError for an unknown operation."""
-        self.check_alignment(f, space, address, offset, type.bits // 8)
+        self.check_access(f, space, address, offset, type.bits // 8)
         if not wanted and address.shape.uniform and _combines(op, type):
             self._combined(f, space, address, offset, op, type, operands[0])
             return None

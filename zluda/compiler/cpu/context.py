@@ -155,6 +155,12 @@ class GridWorkspace(ctypes.Structure):
     ]
 
 
+class Ranges(ctypes.Structure):
+    """The live allocations, where accesses are held against them: ``count`` sorted pairs of start and end."""
+
+    _fields_ = [("pairs", ctypes.c_uint64), ("count", ctypes.c_uint64)]
+
+
 class Perturbation(ctypes.Structure):
     """How approximate instructions are moved inside their bounds.
 
@@ -172,3 +178,6 @@ class Perturbation(ctypes.Structure):
 
 PERTURBATION = "zluda.perturbation"
 """The symbol by which code finds the device's :class:`Perturbation`."""
+
+RANGES = "zluda.ranges"
+"""The symbol by which code finds the device's :class:`Ranges`."""

@@ -40,7 +40,7 @@ class MemoryOps(AddressOps):
         """See :class:`~zluda.compiler.target.TargetOps`."""
         size = type.bits // 8
         element = f"i{type.bits}"
-        self.check_alignment(f, space, address, offset, size * count)
+        self.check_access(f, space, address, offset, size * count)
         suffix = ", !invariant.load !0" if invariant else ""
         if address.shape.uniform:
             pointer = self.pointer(f, space, address.parts[0], offset)
@@ -195,7 +195,7 @@ class MemoryOps(AddressOps):
     ) -> None:
         """See :class:`~zluda.compiler.target.TargetOps`. Of lanes with one address the last one wins."""
         size = type.bits // 8
-        self.check_alignment(f, space, address, offset, size * len(values))
+        self.check_access(f, space, address, offset, size * len(values))
         if address.shape.uniform and all(v.shape.uniform for v in values):
             pointer = self.pointer(f, space, address.parts[0], offset)
             for i, value in enumerate(values):

@@ -60,6 +60,9 @@ class Loader(Protocol[K_co]):
     def contract(self) -> str: ...
 
     @property
+    def check(self) -> str: ...
+
+    @property
     def end_refused(self) -> bool:
         """Whether a wave that comes to what cannot be done ends, where a trap would end the process."""
         ...
@@ -161,6 +164,7 @@ class AmdKernel(Generic[K]):
                 code_object_version=device.code_object_version,
                 numerics=device.numerics,
                 contract=device.contract,
+                check=device.check,
                 end_refused=device.end_refused,
                 together=together,
             )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zluda.compiler import cache
+from zluda.compiler.amd import slow
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
 from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.memory import HostMemory, Memory
+from zluda.device.faults import thread_index
 from zluda.device.together import cluster_shape
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
@@ -38,12 +40,19 @@ class AmdDevice(HostMemory):
         wave_size: int = 0,
         numerics: str = "nvidia",
         contract: str = "auto",
+        check: str = "none",
     ) -> None:
-        self.numerics, self.contract = numerics, contract
+        self.numerics, self.contract, self.check = numerics, contract, check
         cache.prepare()
         scheduler()
         self.emulator = EmulatedDevice(
-            name, memory, check_alignment=True, seed=seed, threads=threads, timeout_s=timeout_s
+            name,
+            memory,
+            check=check,
+            check_alignment=True,
+            seed=seed,
+            threads=threads,
+            timeout_s=timeout_s,
         )
         self.name = self.target_id = name
         self.memory = self.variables = self.emulator.memory
@@ -91,9 +100,11 @@ class AmdDevice(HostMemory):
             )
         except LaunchError as error:
             refusal = self.refusals.take(made.compiled, error)
-            if refusal is None:
-                raise
-            raise refusal from None
+            if refusal is not None:
+                raise refusal from None
+            if error.thread is not None and made.compiled.one_warp:
+                raise _in_block(error, block) from None
+            raise
 
     def load_code_object(self, data: bytes, *, file: str) -> EmulatedCode:
         return self.emulator.load_code_object(data, file=file)
@@ -106,3 +117,12 @@ class AmdDevice(HostMemory):
 
     def close(self) -> None:
         self.emulator.close()
+
+
+def _in_block(error: LaunchError, block: Dim3) -> LaunchError:
+    """A fault of a launch that ran one warp a wave, with its thread's place in the block."""
+    assert error.thread is not None
+    thread = thread_index(slow.thread_of(error.thread[0]), block)
+    return LaunchError(
+        error.message, kernel=error.kernel, block=error.block, thread=thread, address=error.address
+    )

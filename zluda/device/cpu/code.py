@@ -64,6 +64,7 @@ class CpuKernel:
                 block=block,
                 numerics=self.code.numerics,
                 contract=self.code.contract,
+                check=self.code.check,
                 together=together,
             )
             addresses = [self.code.address(n) for n in compiled.symbols]
@@ -88,9 +89,10 @@ class CpuCode:
         numerics: str,
         own_symbols: Mapping[str, int],
         contract: str = "auto",
+        check: str = "none",
     ) -> None:
         self.memory, self.module, self.numerics = memory, linked(module), numerics
-        self.contract = contract
+        self.contract, self.check = contract, check
         self._own_symbols = own_symbols
         self.kernel_names = tuple(module.kernel_names)
         self._kernels: dict[str, CpuKernel] = {}

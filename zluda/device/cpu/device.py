@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from zluda.compiler import cache
-from zluda.compiler.cpu.context import PERTURBATION, GridWorkspace, Job, Perturbation
-from zluda.compiler.stops import FAULT_CODES, FAULTS
+from zluda.compiler.cpu.context import PERTURBATION, RANGES, GridWorkspace, Job, Perturbation, Ranges
+from zluda.compiler.stops import FAULT_CODES, FAULTS, parted
 from zluda.compiler.target import APART, Refusal, Together
 from zluda.device.base import Dim3, Kernel
 from zluda.device.cpu.attributes import ATTRIBUTES
@@ -16,6 +16,7 @@ from zluda.device.cpu.code import CpuCode, CpuKernel
 from zluda.device.cpu.link import runtime
 from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.cpu.pool import Pool
+from zluda.device.faults import guard_bytes, outside, thread_index
 from zluda.device.limits import MAX_SHARED_BYTES, validate
 from zluda.device.together import arrangement, cluster_shape, resident_blocks
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
@@ -41,10 +42,12 @@ class CpuDevice(HostMemory):
         threads: int | None = None,
         numerics: str = "nvidia",
         contract: str = "auto",
+        check: str = "none",
     ) -> None:
-        self.numerics, self.contract = numerics, contract
+        self.numerics, self.contract, self.check = numerics, contract, check
         self._perturbation = Perturbation()
-        self.memory = memory if memory is not None else Memory()
+        self._ranges = Ranges()
+        self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
         cache.prepare()
         runtime()
         self._pool = Pool(threads)
@@ -52,7 +55,7 @@ class CpuDevice(HostMemory):
         self._workspace = GridWorkspace()
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> CpuCode:
-        own = {PERTURBATION: ctypes.addressof(self._perturbation)}
+        own = {PERTURBATION: ctypes.addressof(self._perturbation), RANGES: ctypes.addressof(self._ranges)}
         return CpuCode(
             self.memory,
             module,
@@ -60,6 +63,7 @@ class CpuDevice(HostMemory):
             numerics=self.numerics,
             own_symbols=own,
             contract=self.contract,
+            check=self.check,
         )
 
     def perturb(self, share: float, pattern: int, seed: int) -> None:
@@ -102,6 +106,7 @@ class CpuDevice(HostMemory):
         total_shared = (
             compiled.dynamic_shared_offset + shared_bytes if shared_bytes else compiled.shared_bytes
         )
+        allocations = self._list_allocations()
         resident = 0
         if together.cooperative:
             resident = blocks
@@ -126,8 +131,20 @@ class CpuDevice(HostMemory):
             work=blocks * warps * compiled.instructions,
             resident=resident,
         )
+        del allocations
         if job.fault:
-            raise _fault(job, kernel.name, block, compiled.refusals)
+            raise self._fault(job, kernel.name, block, compiled.refusals)
+
+    def _list_allocations(self) -> object:
+        """Tell code that tests its accesses what is allocated; the result must live as long as it runs."""
+        if self.check == "none":
+            return None
+        pairs = [
+            bound for start, size in sorted(self.memory.allocations()) for bound in (start, start + size)
+        ]
+        table = (ctypes.c_uint64 * max(len(pairs), 1))(*pairs)
+        self._ranges.pairs, self._ranges.count = ctypes.addressof(table), len(pairs) // 2
+        return table
 
     def synchronize(self) -> None:
         """Launches run to completion: there is nothing to wait for."""
@@ -140,19 +157,24 @@ class CpuDevice(HostMemory):
         self._pool.close()
         self.memory.close()
 
-
-def _fault(job: Job, name: str, block: Dim3, refusals: Sequence[Refusal]) -> LaunchError | UnsupportedError:
-    """What stopped a launch, and where."""
-    if job.fault == FAULT_CODES["unsupported"]:
-        refusal = refusals[job.fault_address]
-        return UnsupportedError(refusal.what, refusal.where, began=True)
-    x, y, z = job.fault_ctaid
-    thread = job.fault_thread
-    index = (thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1]))
-    return LaunchError(
-        FAULTS[job.fault],
-        kernel=name,
-        block=(x, y, z),
-        thread=index,
-        address=job.fault_address or None,
-    )
+    def _fault(
+        self, job: Job, name: str, block: Dim3, refusals: Sequence[Refusal]
+    ) -> LaunchError | UnsupportedError:
+        """What stopped a launch, and where."""
+        if job.fault == FAULT_CODES["unsupported"]:
+            refusal = refusals[job.fault_address]
+            return UnsupportedError(refusal.what, refusal.where, began=True)
+        fault, size = parted(job.fault)
+        message = FAULTS[fault]
+        if fault == FAULT_CODES["global"]:
+            message = f"{message}: {outside(job.fault_address, size, self.memory.allocations())}"
+        elif size:
+            message = f"{message}: {size} bytes"
+        x, y, z = job.fault_ctaid
+        return LaunchError(
+            message,
+            kernel=name,
+            block=(x, y, z),
+            thread=thread_index(job.fault_thread, block),
+            address=job.fault_address or None,
+        )

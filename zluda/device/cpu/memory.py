@@ -79,6 +79,8 @@ class Memory:
     ``reservations`` are the ``(start, size)`` ranges to map at exactly these addresses (rounded outwards to
     2 MiB), for allocations that name their address. All others come from an arena of ``capacity`` bytes of
     address space, mapped wherever there is room, so that they never take an address that is wanted later.
+    ``guard`` bytes behind each of those belong to nobody, and its size is not rounded: accesses past its end
+    can then be told from accesses to what follows.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Memory:
         reservations: Sequence[tuple[int, int]] = (),
         *,
         capacity: int = DEFAULT_ARENA,
+        guard: int = 0,
         fd: int | None = None,
     ) -> None:
         self._libc = _Libc()
@@ -93,7 +96,8 @@ class Memory:
         self.ranges: list[Range] = []
         self._file_size = 0
         self._free: list[tuple[int, int]] = []  # (start, size), sorted, never touching
-        self._live: dict[int, int] = {}  # start -> size taken
+        self._guard = guard
+        self._live: dict[int, tuple[int, int]] = {}  # start -> size, and size taken
         for start, size in _merged(reservations):
             self._add_range(size, start)
         self._arena = self._add_range(_round_up(capacity, GRANULE), None)
@@ -120,26 +124,27 @@ class Memory:
 
         At a wanted address nothing is rounded: module variables lie closer together than allocations do.
         """
+        size = taken = max(size, 1)
         if address is None:
-            size = _round_up(max(size, 1), ALIGNMENT)
-            start = self._find(size)
+            taken = _round_up(size + self._guard, ALIGNMENT)
+            size = size if self._guard else taken
+            start = self._find(taken)
         else:
-            size = max(size, 1)
             start = self._claim(address, size)
-        self._take(start, size)
-        self._live[start] = size
+        self._take(start, taken)
+        self._live[start] = size, taken
         return start
 
     def free(self, address: int) -> None:
         """Give an allocation back. Raises DeviceError for anything that is not one."""
-        size = self._live.pop(address, None)
-        if size is None:
+        sizes = self._live.pop(address, None)
+        if sizes is None:
             raise DeviceError("cpu", f"{address:#x} is not the start of an allocation")
-        self._give(address, size)
+        self._give(address, sizes[1])
 
     def allocations(self) -> Iterator[tuple[int, int]]:
         """(start, size) of everything allocated, in no particular order."""
-        return iter(self._live.items())
+        return ((start, size) for start, (size, _) in self._live.items())
 
     def _find(self, size: int) -> int:
         for block, free in self._free:

@@ -18,6 +18,7 @@ from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Sche
 from zluda.device.base import APART, Code, Dim3, Kernel, KernelParameter, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.memory import HostMemory, Memory
+from zluda.device.faults import guard_bytes, outside, thread_index
 from zluda.errors import DeviceError, HangError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -73,7 +74,7 @@ class EmulatedCode:
         built_for = self.object.target
         if built_for is not device.target:
             raise DeviceError(device.name, f"{file} is built for {built_for.name}")
-        self.address = device.memory.allocate(self.object.load_size)
+        self.address = device.allocate_own(self.object.load_size)
         device.memory.write(self.address, self.object.load(self.address))
         self._kernels = {name: EmulatedKernel(self, k) for name, k in self.object.kernels.items()}
 
@@ -95,7 +96,7 @@ class EmulatedCode:
 
     def unload(self) -> None:
         """Free its memory and forget its kernels."""
-        self.device.memory.free(self.address)
+        self.device.free_own(self.address)
         self._kernels.clear()
 
 
@@ -127,7 +128,8 @@ class EmulatedDevice(HostMemory):
         self.name, self.target, self.check = name, target(name), check
         self.check_alignment = check_alignment
         library_for(self.target)
-        self.memory = memory if memory is not None else Memory()
+        self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
+        self._own: dict[int, tuple[int, int]] = {}  # what is allocated for the emulator's sake: start, size
         self.timeout_s = timeout_s
         self._scheduler = Scheduler(threads, seed=seed)
         self._structures: int | None = None
@@ -197,7 +199,7 @@ class EmulatedDevice(HostMemory):
         outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
         self.instructions = outcome.instructions
         if outcome.fault:
-            raise self._error(kernel, grid, outcome)
+            raise self._error(kernel, grid, block, outcome)
 
     def _launch(
         self,
@@ -214,7 +216,6 @@ class EmulatedDevice(HostMemory):
             entry, self.target, wave_size, block, addresses
         )
         private = setup.private_bytes(entry)
-        ranges = [(start, start + size) for start, size in self.memory.allocations()]
         return Launch(
             wave_function=function,
             blocks=grid[0] * grid[1] * grid[2],
@@ -229,19 +230,40 @@ class EmulatedDevice(HostMemory):
             code=kernel.code.address,
             sgprs=places,
             ids_in_ttmps=self.target.work_group_ids_in_ttmps,
-            ranges=ranges if self.check == "memory" else (),
+            ranges=self._ranges() if self.check == "memory" else (),
         )
+
+    def allocate_own(self, size: int) -> int:
+        """Memory of the emulator's own, with room around it: a program that overruns its memory misses it."""
+        room = guard_bytes(self.check)
+        start = self.memory.allocate(size + 2 * room)
+        self._own[start + room] = start, size
+        return start + room
+
+    def free_own(self, address: int) -> None:
+        """Give such memory back."""
+        self.memory.free(self._own.pop(address)[0])
+
+    def _programs(self) -> list[tuple[int, int]]:
+        """(start, size) of what the program has allocated."""
+        around = {start for start, _ in self._own.values()}
+        return [a for a in self.memory.allocations() if a[0] not in around]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of what a kernel may access, sorted."""
+        own = [(address, size) for address, (_, size) in self._own.items()]
+        return [(start, start + size) for start, size in sorted([*self._programs(), *own])]
 
     def _place(self, kernel: EmulatedKernel, parameters: bytes) -> setup.Addresses:
         """Room for the kernarg segment, the dispatch packet and the queue, reused from launch to launch."""
         if self._structures is None:
-            self._structures = self.memory.allocate(setup.PACKET_BYTES + setup.QUEUE_BYTES)
+            self._structures = self.allocate_own(setup.PACKET_BYTES + setup.QUEUE_BYTES)
         size = max(len(parameters), kernel.entry.descriptor.kernarg_bytes, 256)
         size = max(size, int(kernel.entry.metadata.get(".kernarg_segment_size", 0)))
         if self._kernarg[1] < size:
             if self._kernarg[1]:
-                self.memory.free(self._kernarg[0])
-            self._kernarg = (self.memory.allocate(size), size)
+                self.free_own(self._kernarg[0])
+            self._kernarg = (self.allocate_own(size), size)
         packet = self._structures
         return setup.Addresses(self._kernarg[0], packet, packet + setup.PACKET_BYTES)
 
@@ -268,20 +290,25 @@ class EmulatedDevice(HostMemory):
             if wrong:
                 raise LaunchError(f"invalid configuration: {reason}", kernel=kernel.name)
 
-    def _error(self, kernel: EmulatedKernel, grid: Dim3, outcome: Outcome) -> LaunchError:
+    def _error(self, kernel: EmulatedKernel, grid: Dim3, block: Dim3, outcome: Outcome) -> LaunchError:
         """What stopped a launch, and where."""
-        number = outcome.block
-        block = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
-        place = outcome.offset - kernel.entry.address
-        where = f"offset {place:#x}, lane {outcome.lane}"
+        place = thread_index(outcome.block, grid)
+        what = state.FAULTS[outcome.fault]
+        if outcome.fault in (state.TIMEOUT, state.HANG):
+            why = explain(kernel.code.object, kernel.entry, kernel.disassembler(), outcome)
+            return HangError(f"{what}: {why}", kernel=kernel.name, block=place)
+        where = f"offset {outcome.offset - kernel.entry.address:#x}, wave {outcome.wave}, lane {outcome.lane}"
+        thread = None
         if outcome.fault in state.ACCESS_FAULTS:
             line = kernel.disassembler().at(kernel.code.object.image, outcome.offset)
             where = f"{line.text}; {where}"
-        message = f"{state.FAULTS[outcome.fault]} ({where})"
-        if outcome.fault in (state.TIMEOUT, state.HANG):
-            why = explain(kernel.code.object, kernel.entry, kernel.disassembler(), outcome)
-            return HangError(f"{state.FAULTS[outcome.fault]}: {why}", kernel=kernel.name, block=block)
-        return LaunchError(message, kernel=kernel.name, block=block, address=outcome.address)
+            thread = thread_index(outcome.wave * kernel.wave_size + outcome.lane, block)
+        message = f"{what} ({where})"
+        if outcome.fault == state.GLOBAL_RANGE:
+            message += f": {outside(outcome.address, outcome.size, self._programs())}"
+        elif outcome.size:
+            message += f": {outcome.size} bytes"
+        return LaunchError(message, kernel=kernel.name, block=place, thread=thread, address=outcome.address)
 
     def synchronize(self) -> None:
         """Launches run to their end: there is nothing to wait for."""

@@ -49,7 +49,7 @@ class HipDevice:
         runtime: Runtime | None = None,
     ) -> None:
         self.name, self.numerics, self._ordinal = f"hip:{ordinal}", numerics, ordinal
-        self.contract = contract
+        self.contract, self.check = contract, "none"
         self.runtime = runtime or load()
         self._open()
         self.target_id = self.runtime.architecture(ordinal)
