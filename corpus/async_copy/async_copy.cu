@@ -96,7 +96,8 @@ __global__ void bulk(const uint32_t *in, uint32_t *out, uint32_t *sums)
 
 constexpr int WIDTH = 72, HEIGHT = 20, BOX_X = 32, BOX_Y = 8; // floats; boxes go over the edges
 
-// A tile as it lies in shared memory, out of which it goes, one row and column further, into another tensor.
+// A tile as it lies in shared memory, out of which it goes, some rows and columns further, into another tensor. A load may
+// begin outside of its tensor, a store may not.
 __global__ void tile(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, float *out)
 {
     __shared__ alignas(1024) float box[BOX_X * BOX_Y];
@@ -118,7 +119,7 @@ __global__ void tile(const __grid_constant__ CUtensorMap from, const __grid_cons
         out[block * BOX_X * BOX_Y + i] = box[i];
     if (threadIdx.x == 0) {
         asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&to),
-                     "r"(x + 4), "r"(y + 1), "r"(shared_address(box))
+                     "r"(x + 4), "r"(y + 2), "r"(shared_address(box))
                      : "memory");
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -189,8 +190,8 @@ static void check_tiles(Report &report, CUtensorMapSwizzle swizzle)
             // 128-byte swizzle: the sixteen-byte chunk's number within a row of 128 bytes, exclusive or the row's
             int chunk = i % BOX_X / 4 ^ (swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? i / BOX_X % 8 : 0);
             report.expect("tile", b, got[b * BOX_X * BOX_Y + i / BOX_X * BOX_X + 4 * chunk + i % 4], value);
-            if (x + 4 < WIDTH && x + 4 >= 0 && y0 + 1 + i / BOX_X >= 0 && y0 + 1 + i / BOX_X < HEIGHT)
-                expected[(y0 + 1 + i / BOX_X) * WIDTH + x + 4] = value;
+            if (x + 4 < WIDTH && y + 2 < HEIGHT)
+                expected[(y + 2) * WIDTH + x + 4] = value;
         }
     for (int i = 0; i < WIDTH * HEIGHT; i++)
         report.expect("tile.stored", i, copied[i], expected[i]);
