@@ -88,28 +88,28 @@ def test_guarded_call_ret_and_store(device: CpuDevice) -> None:
 
 
 def test_calls_of_functions_the_module_lacks_are_named(device: CpuDevice) -> None:
-    module = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"
-    body = "{ .param .b64 a; .param .b64 b; .param .b32 r; call.uni (r), vprintf, (a, b); } ret;"
-    with pytest.raises(UnsupportedError, match=r"vprintf.*kernel k, test.ptx:\d+"):
+    module = ".extern .func (.param .b32 r) elsewhere (.param .b64 a, .param .b64 b);"
+    body = "{ .param .b64 a; .param .b64 b; .param .b32 r; call.uni (r), elsewhere, (a, b); } ret;"
+    with pytest.raises(UnsupportedError, match=r"elsewhere.*kernel k, test.ptx:\d+"):
         run(device, body, module=module)
 
 
 def test_calls_of_functions_the_module_lacks_do_no_harm_where_no_thread_comes(device: CpuDevice) -> None:
-    module = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"
+    module = ".extern .func (.param .b32 r) elsewhere (.param .b64 a, .param .b64 b);"
     body = """setp.gt.u32 %p1, %r31, 99; @!%p1 bra past; { .param .b64 a; .param .b64 b; .param .b32 r;
-    call.uni (r), vprintf, (a, b); } past: st.global.u32 [%rd31], 7; ret;"""
+    call.uni (r), elsewhere, (a, b); } past: st.global.u32 [%rd31], 7; ret;"""
     assert run(device, body, module=module).tolist() == [7] * 32
 
 
 def test_a_function_that_cannot_be_lowered_spoils_only_who_calls_it(device: CpuDevice) -> None:
-    module = """.visible .func bad (.param .b64 p) { .reg .b32 %s; stacksave.u32 %s; ret; }
+    module = """.visible .func bad (.param .b64 p) { .reg .b64 %a; multimem.st.global.u32 [%a], 3; ret; }
     .visible .func good (.param .b64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; st.u32 [%a], 3; ret; }
     .global .u64 table[2] = {bad, good};"""
     body = """P: .callprototype _ (.param .b64 p); .param .b64 p; st.param.b64 [p], %rd31;
     setp.eq.u32 %p1, %r31, 9; selp.u64 %rd1, BAD, 8, %p1; mov.u64 %rd2, table; add.u64 %rd2, %rd2, %rd1;
     ld.global.u64 %rd3, [%rd2]; call %rd3, (p), P; ret;"""
     assert run(device, body.replace("BAD", "8"), module=module).tolist() == [3] * 32
-    with pytest.raises(UnsupportedError, match=r"stacksave\.u32.*function bad") as caught:
+    with pytest.raises(UnsupportedError, match=r"multimem\.st.*function bad") as caught:
         run(device, body.replace("BAD", "0"), module=module)
     assert caught.value.began
 
@@ -146,8 +146,8 @@ def test_unsupported_instructions_are_named_with_their_place(device: CpuDevice) 
 
 
 def test_unsupported_forms_are_named_as_ptx_spells_them(device: CpuDevice) -> None:
-    body = "{ .reg .b32 %a<4>; cvt.rs.f16x2.f32 %a0, 0f3F800000, 0f40000000, %a1; } ret;"
-    with pytest.raises(UnsupportedError, match=r"cvt\.rs\.f16x2\.f32 \("):
+    body = "tcgen05.fence::before_thread_sync; ret;"
+    with pytest.raises(UnsupportedError, match=r"tcgen05\.fence::before_thread_sync \("):
         run(device, body)
 
 

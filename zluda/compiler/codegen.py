@@ -71,6 +71,7 @@ class FunctionCodegen(RegisterFile):
         self.after_label = ""  # where a masked block goes when none of its lanes is left
         self.exited: Value | None = None  # where a called function notes lanes that left the kernel
         self._entry_values: dict[str, Value] = {}
+        self.alloca_tops: tuple[Value, ...] = ()  # where each lane's allocations end (lower/stack.py)
         self.guard: Lanes | None = None
         self.set_up_registers()
 
@@ -270,7 +271,7 @@ class FunctionCodegen(RegisterFile):
         """Compute a lane-wise instruction in the cheapest form its operands' shapes allow."""
         destinations, sources = split(instruction)
         value_only = reads_value_only(instruction)
-        operands = [self._source(o, instruction, i, value_only) for i, o in enumerate(sources)]
+        operands = [self._source(o, instruction, i, value_only) for i, o in enumerate(_opened(sources))]
         if reads_carry(instruction):
             operands.append(self.read_register(CARRY))
         mode, shape = combine(instruction, [o.shape for o in operands], self.geometry)
@@ -321,6 +322,11 @@ def _flatten(operands: tuple[Operand, ...]) -> list[Operand]:
             case _:
                 found.append(operand)
     return found
+
+
+def _opened(sources: tuple[Operand, ...]) -> list[Operand]:
+    """Sources in order, vectors opened (``cvt`` of four values)."""
+    return [e for o in sources for e in (o.elements if isinstance(o, Vector) else (o,))]
 
 
 def _literal_type(instruction: Instruction, position: int) -> ScalarType:

@@ -7,11 +7,16 @@ from functools import cache
 
 from zluda.compiler.target import ParameterSlot
 from zluda.ptx.module import Variable
+from zluda.ptx.types import ScalarType
 
 FUNCTION_HANDLES = 0x7A1F_0000_0000
 """Function pointers are handles, not code addresses: one kernel's code is compiled apart from another's."""
 
 FUNCTION_STRIDE = 16
+
+
+ALLOCA = Variable("zluda.alloca", "local", ScalarType.B8, 64, (16 << 10,))
+"""What a function has for ``alloca``, a thread (``lower/stack.py``)."""
 
 
 def round_up(value: int, step: int) -> int:

@@ -16,6 +16,7 @@ FAULTS = {
     12: "illegal instruction",
     13: "a texture or surface handle that no object has",
     14: "surface access out of range (.trap)",
+    15: "alloca beyond the 16 KiB of stack that a function has for it",
 }
 """What the program did, by the number of the fault."""
 
@@ -34,6 +35,7 @@ FAULT_CODES = {
     "instruction": 12,
     "texture": 13,
     "surface": 14,
+    "stack": 15,
 }
 """``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""
 

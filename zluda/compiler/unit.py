@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from zluda.compiler import ir
 from zluda.compiler.contract import contract_function
-from zluda.compiler.layout import SharedLayout, function_handle
+from zluda.compiler.layout import ALLOCA, SharedLayout, function_handle
 from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
 from zluda.errors import Error, PtxError
@@ -101,6 +101,9 @@ class Unit:
             self.candidates = self._address_taken()
             for name in self.candidates:
                 self.include(name)
+        for function in self._all():
+            if any(i.opcode in ("alloca", "stacksave", "stackrestore") for i in function.instructions):
+                function.variables[ALLOCA.name] = ALLOCA
         self.may_exit = any(i.opcode == "exit" for f in self.functions.values() for i in f.instructions)
         self.shared = SharedLayout(self.shared_variables())
 

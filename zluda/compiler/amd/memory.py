@@ -35,7 +35,6 @@ From :data:`STOPPED` on it is a kind of fault (``zluda.compiler.stops``), below 
 """
 
 STOPPED = 1 << 30
-_TOLD = frozenset({"brkpt", "call", "assert", "free", "misaligned", "instruction", "texture", "surface"})
 _SURVIVED = frozenset({"assert", "free"})
 
 _SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "param": CONSTANT, "shared": SHARED, "local": STACK}
@@ -167,9 +166,9 @@ class MemoryOps(SpecialRegisters):
 
         On a GPU whose runtime would end the process, what the device can tell afterwards only ends the wave.
         """
-        if kind != "trap" and kind not in _TOLD:
+        if kind not in FAULT_CODES:
             raise UnsupportedError(kind)
-        if kind in (_SURVIVED if self.end_refused else _TOLD):
+        if kind in _SURVIVED if self.end_refused else kind != "trap":
             self._stop(f, STOPPED + FAULT_CODES[kind])
         else:
             f.b.call("llvm.trap", [])

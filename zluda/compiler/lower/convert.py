@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zluda.compiler.ir import Builder, Value
-from zluda.compiler.lower import nan, rounding, small_floats
+from zluda.compiler.lower import nan, rounding, small_floats, stochastic
 from zluda.compiler.lower.floating import rectify
 from zluda.compiler.lower.formats import load_float, store_float
 from zluda.compiler.lower.lanewise import Result, as_bits, canonical_nan, lanewise, unsupported
@@ -28,6 +28,11 @@ def cvt(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     destination, source = inst.types[0], inst.types[1]
     if inst.has("pack"):
         return _pack_integers(b, inst, operands)
+    if inst.slots.get("rnd") == "rs":
+        found = stochastic.convert(b, inst, operands)
+        if found is None:
+            raise unsupported(inst)
+        return found
     if small_floats.is_small(inst):
         found = small_floats.convert(b, inst, operands)
         if found is None:

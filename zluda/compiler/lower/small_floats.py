@@ -79,6 +79,20 @@ def _pair(b: Builder, source: ScalarType, operands: list[Value]) -> tuple[Value,
     return load_float(b, high, element), load_float(b, low, element)
 
 
+def code_of(b: Builder, kind: Small, x: Value) -> Value:
+    """A ``float`` as a code (``i32``), what the type cannot hold dropped; NaN as :func:`convert` has it."""
+    bits = b.bitcast(x, "i32")
+    size = b.and_(bits, 0x7FFFFFFF)
+    lowest = 1 - kind.bias
+    finite = b.intrinsic("minnum", b.bitcast(size, "float"), 2.0**lowest)
+    count = b.cast("fptoui", b.fmul(finite, 2.0 ** (kind.mantissa - lowest)), "i32")
+    normal = b.sub(b.lshr(size, 23 - kind.mantissa), (127 - kind.bias) << kind.mantissa)
+    is_normal = b.icmp("uge", size, (127 + lowest) << 23)
+    code = b.intrinsic("umin", b.select(is_normal, normal, count), kind.largest)
+    code = b.or_(code, b.shl(b.lshr(bits, 31), kind.sign))
+    return b.select(b.icmp("ugt", size, 0x7F800000), kind.nan, code)
+
+
 def _narrow(b: Builder, kind: Small, x: Value) -> Value:
     """A ``float`` as a code (``i32``).
 

@@ -11,6 +11,7 @@ from zluda.compiler.lower.memory import map_lanes
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.target import Lanes
 from zluda.ptx.module import Instruction, Operand, Pair
+from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -98,14 +99,46 @@ def match(f: FunctionCodegen, instruction: Instruction) -> None:
 
 @lowers("redux")
 def redux(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``redux.sync`` on 32-bit integers."""
+    """``redux.sync`` on 32-bit integers and f32."""
     destination, value, members = instruction.operands
-    if instruction.type.bits != 32 or instruction.type.kind == "f":
+    if instruction.type is ScalarType.F32:
+        _redux_float(f, instruction)
+        return
+    if instruction.type.bits != 32:
         raise f.unsupported(instruction)
     result = f.ops.reduce(
         f, instruction.slots["op"], instruction.type, f.read_bits(value, 32), f.read_bits(members, 32)
     )
     f.write(destination, result)
+
+
+_NAN_BITS, _INFINITY = 0x7FFFFFFF, 0x7F800000
+
+
+def _redux_float(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``redux.sync.min/max{.abs}{.NaN}.f32`` (PTX ISA 9.7.13.5), as integers in the order of the floats.
+
+    NaN is the integer at the one end or the other: it wins with ``.NaN``, else it loses to everything. So the
+    result is NaN where all members are, or one is.
+    """
+    destination, value, members = instruction.operands
+    b, op = f.b, instruction.slots["op"]
+    highest = (op == "max") == instruction.has("NaN")
+    nan = _NAN_BITS if highest else -0x80000000
+
+    def key(values: list[Value]) -> Value:
+        bits = b.and_(values[0], _NAN_BITS) if instruction.has("abs") else values[0]
+        ordered = b.xor(bits, b.and_(b.ashr(bits, 31), _NAN_BITS))
+        is_nan = b.icmp("ugt", b.and_(bits, _NAN_BITS), _INFINITY)
+        return b.select(is_nan, nan, ordered)
+
+    def back(values: list[Value]) -> Value:
+        bits = b.xor(values[0], b.and_(b.ashr(values[0], 31), _NAN_BITS))
+        return b.select(b.icmp("eq", values[0], nan), _NAN_BITS, bits)
+
+    keys = map_lanes(f, [f.read_bits(value, 32)], key)
+    found = f.ops.reduce(f, op, ScalarType.S32, keys, f.read_bits(members, 32))
+    f.write(destination, map_lanes(f, [found], back))
 
 
 @lowers("elect")
