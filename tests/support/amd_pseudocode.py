@@ -76,7 +76,7 @@ _TOKEN = re.compile(
     r"\s+|//[^\n]*|(?P<cast>\d+'[UIFB]\()|(?P<sized>\d+'-?(?:0x[0-9a-fA-F]+|\d+\.\d+|\d+)[UIF]?)"
     r"|(?P<declared>\d+'[UIFB])|(?P<number>0x[0-9a-fA-F]+(?:U?LL|U)?|\d+\.\d+F?|\d+(?:U?LL|U)?)|(?P<type>\.(?:bf16|[uifb]\d+)\b)"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9.]*?(?=\.(?:bf16|[uifb]\d+)\b)|[A-Za-z_][A-Za-z_0-9]*(?:\.IEEE|\.INVALID)?)"
-    r"|(?P<op>\*\*|<<|>>|<>|<=|>=|==|!=|&&|\|\||[-+*|&]=|[-+*/%&|^~!?:=<>(){}\[\],;])"
+    r"|(?P<op>\+:|\*\*|<<|>>|<>|<=|>=|==|!=|&&|\|\||[-+*|&]=|[-+*/%&|^~!?:=<>(){}\[\],;])"
 )
 
 
@@ -437,9 +437,12 @@ class Program:
         while True:
             if self._take("["):
                 high = self._expression(run)
+                width = self._expression(run) if self._take("+:") else None
                 low = self._expression(run) if self._take(":") else None
                 self._need("]")
-                if run:
+                if run and width is not None:  # [low +: width]
+                    steps.append(("range", high.value + width.value - 1, high.value))
+                elif run:
                     steps.append(("range", high.value, low.value if low is not None else None))
                 else:
                     steps.append(("range", 0, 0))
