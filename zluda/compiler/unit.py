@@ -10,6 +10,7 @@ from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import ALLOCA, SharedLayout, function_handle
 from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
+from zluda.compiler.textures.expand import expand_textures
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
@@ -95,7 +96,7 @@ class Unit:
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
             self.contract = "off"  # ptxas does not optimise such a module
-        self.kernel = contract_function(self.kernel, self.contract)
+        self.kernel = expand_textures(contract_function(self.kernel, self.contract))
         self._reach(self.kernel)
         if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
             self.candidates = self._address_taken()
@@ -176,7 +177,7 @@ class Unit:
         """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:
             return
-        function = contract_function(self.module.function(name), self.contract)
+        function = expand_textures(contract_function(self.module.function(name), self.contract))
         if function.body is None:
             return  # an external function: the call is where it is missed
         self.functions[name] = function
