@@ -13,6 +13,7 @@ from trace_builder import TraceBuilder
 
 import zluda
 from zluda.diff.results import Verdict
+from zluda.report import terminal
 
 COUNT = 1000  # no multiple of a block
 SIZE = 4 * COUNT
@@ -200,3 +201,58 @@ def test_addresses_of_functions_are_the_replays_own(tmp_path: Path) -> None:
         record.copy_out(x, 16)
     result = zluda.replay(path, device="cpu")
     assert [(one.verdict, one.reason) for one in result.results] == [(Verdict.IDENTICAL, "")] * 2
+
+
+PRINTING = """
+.extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 text[14] = {120, 91, 37, 100, 93, 32, 61, 32, 37, 46, 50, 102, 10, 0};
+.visible .entry printing(
+    .param .u64 printing_param_0, .param .u64 printing_param_1, .param .u32 printing_param_2)
+{
+    .local .align 8 .b8 arguments[16];
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<3>;
+    .reg .f32 %f<2>;
+    .reg .f64 %fd<2>;
+    .reg .pred %p<2>;
+    mov.u32 %r1, %tid.x;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 ret;
+    ld.param.u64 %rd1, [printing_param_0];
+    ld.global.f32 %f1, [%rd1+8];
+    cvt.f64.f32 %fd1, %f1;
+    mov.u32 %r2, 2;
+    st.local.u32 [arguments], %r2;
+    st.local.f64 [arguments+8], %fd1;
+    mov.u64 %rd2, arguments;
+    cvta.local.u64 %rd2, %rd2;
+    mov.u64 %rd3, text;
+    cvta.global.u64 %rd3, %rd3;
+    {
+        .param .b64 format;
+        .param .b64 values;
+        .param .b32 count;
+        st.param.b64 [format], %rd3;
+        st.param.b64 [values], %rd2;
+        call.uni (count), vprintf, (format, values);
+    }
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "gfx1030"])
+def test_what_a_kernel_prints_is_told_with_its_launch(tmp_path: Path, device: str) -> None:
+    path = tmp_path / "prints.trace"
+    program = Program(path, "printing", PRINTING)
+    program.run()
+    call = program.record.launch(program.other, parameters(program.x, program.y, COUNT), {})
+    program.run()
+    program.close()
+    result = zluda.replay(path, device=device)
+    printed = {one.call: one.printed for one in result.results if one.printed}
+    value = added(ramp(COUNT), ramp(COUNT, 0.25))[8:12]
+    assert printed == {call: f"x[2] = {struct.unpack('<f', value)[0]:.2f}\n"}
+    assert result.to_json()["printed"] == {str(call): printed[call]}
+    lines = [line for line in terminal.plain_lines(result) if "printed" in line]
+    assert lines == [f"  #{call} printing printed: {printed[call].rstrip()}"]

@@ -193,7 +193,8 @@ class LaunchResult:
     function's name).
 
     ``seconds`` is the replay's time, ``recorded_seconds`` the recorded GPU time where known.
-    ``written_share`` is the share of the bytes written that was compared, from 0 to 1.
+    ``written_share`` is the share of the bytes written that was compared, from 0 to 1. ``printed`` is what
+    the replayed kernel printed (``printf``), which is not compared: no trace holds what NVIDIA's printed.
     """
 
     call: int
@@ -208,6 +209,7 @@ class LaunchResult:
     recorded_seconds: float | None = None
     written_share: float | None = None
     fidelity: Fidelity = Fidelity.UNKNOWN
+    printed: str = ""
 
     @property
     def first_difference(self) -> tuple[BufferComparison, Element] | None:
@@ -332,6 +334,7 @@ class ReplayResult:
             "seconds": round(self.seconds, 6),
             "product": self.product,
             "relocated": self.relocated,
+            "printed": {str(one.call): one.printed for one in self.results if one.printed},
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from zluda.compiler.services import PRINTING
 from zluda.diff.results import Verdict
 from zluda.driver import CudaError, Driver
 from zluda.errors import Error, HangError, PtxError, UnsupportedError
@@ -46,6 +47,7 @@ class Playback:
         self.handles = HandleMap()
         self.memory = ReplayMemory(record.trace, access)
         self.modules: dict[int, tuple[str, int] | Unavailable] = {}  # id → (kind of handle, live handle)
+        self.prints = False  # whether a module was loaded that can print
         self.unplayed: Counter[str] = Counter()  # driver function → calls that had an effect and no handler
         self.exchanged: dict[int, int] = {}  # recorded texture and surface handles → the replay's, where used
         self._stacks: dict[int, list[int]] = defaultdict(list)  # thread → recorded contexts, current last
@@ -170,6 +172,7 @@ class Playback:
         trace = self.record.trace
         ptx = trace.ptx(module)
         if ptx is not None and not self.native:
+            self.prints |= any(name.encode() in ptx for name in PRINTING)
             return ptx
         # Of a link of several fatbins the first holds the device-link step, which is empty without -rdc.
         loaded = [image for image in module.images if image.kind is not ModuleKind.PTX and image.size]

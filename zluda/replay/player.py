@@ -21,6 +21,7 @@ What happens to one call:
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
@@ -113,13 +114,22 @@ class Player:
         handler = handler_of(state, call, entry_name(call.function).base)
         phase = None if handler is None else handler.phase
         if launch is not None and phase is Phase.LAUNCH:
-            return self._launches.play(call, launch)
+            result, changed = self._launches.play(call, launch)
+            return replace(result, printed=self._printed()), changed
         if handler is not None and phase is Phase.COPY:
             return self._copy(call, handler), self._settle(call, None)
         if launch is not None or handler is None or phase is Phase.LAUNCH:
             return self._without_handler(call, launch)
         failure = self._recovery.issue(call, handler)
         return None, self._settle(call, failure, wrote=phase is Phase.WRITE)
+
+    def _printed(self) -> str:
+        """What the kernel that was just played printed."""
+        state = self._recovery.state
+        if not state.prints:
+            return ""
+        text, lost = state.driver.take_output()
+        return text + (f"[{lost}]\n" if lost else "")
 
     def _without_handler(self, call: Call, launch: Launch | None) -> tuple[LaunchResult | None, Ranges]:
         """A call that is not replayed: harmless, or counted, with what it may have changed in doubt."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHOWN_FAILURES = 10
 _SHOWN_KERNELS = 40
 _SHOWN_REASONS = 10
+_SHOWN_LINES = 20  # of what kernels printed
 
 Column = tuple[Literal["left", "right"], Callable[[KernelSummary], str]]
 """(alignment, a kernel's cell)"""
@@ -89,6 +90,16 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
     if result.relocated:
         yield f"  {words.relocated(result)}"
+    yield from printed_lines(result)
+
+
+def printed_lines(result: ReplayResult) -> Iterator[str]:
+    """What kernels printed, by launch: the first lines of all."""
+    lines = [(one, line) for one in result.results for line in one.printed.splitlines()]
+    for one, line in lines[:_SHOWN_LINES]:
+        yield printable(f"  #{one.call} {readable(one.kernel)} printed: {line}")
+    if len(lines) > _SHOWN_LINES:
+        yield f"  … and {len(lines) - _SHOWN_LINES} more printed lines (--json has all)"
 
 
 def _because(failure: LaunchResult) -> str:
@@ -111,6 +122,8 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
         console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
     if result.relocated:
         console.print(Text(f"  {words.relocated(result)}", style="dim"))
+    for line in printed_lines(result):
+        console.print(Text(line))
 
 
 def _fails(verdict: Verdict) -> bool:

@@ -14,10 +14,13 @@ import importlib.resources
 import re
 import weakref
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from zluda.compiler.textures import INSTRUCTION
 from zluda.numerics.texture.layout import ROOT_VARIABLE
-from zluda.ptx import Module, parse_module
+
+if TYPE_CHECKING:
+    from zluda.ptx import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ def linked(module: Module) -> Module:
     if not needed:
         return module
     if module not in _linked:
+        from zluda.ptx import parse_module  # a replay's near side only asks for names
+
         text = "\n".join([module.source, *(_text(library.file) for library in needed)])
         _linked[module] = parse_module(text, file=module.file)
     return _linked[module]
