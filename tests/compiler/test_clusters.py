@@ -143,6 +143,119 @@ st.global.u32 [%a2], %r20;
     assert not out.numpy().any()
 
 
+REMOTE = """
+.shared .align 128 .b32 mine[64]; .shared .align 128 .b32 sent[64]; .shared .align 8 .b64 bar;
+.reg .b16 %h<2>;
+shl.b32 %r10, %r1, 2; mov.u32 %r11, mine; add.u32 %r11, %r11, %r10;
+mov.u32 %r12, sent; add.u32 %r12, %r12, %r10;
+mov.u32 %r13, bar; mad.lo.u32 %r14, %r2, 1000, %r1; st.shared.u32 [%r11], %r14; st.shared.u32 [%r12], %r14;
+setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], COUNT;
+fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+add.u32 %r20, %r3, 1; rem.u32 %r20, %r20, %r4;
+mapa.shared::cluster.u32 %r21, %r11, %r20; mapa.shared::cluster.u32 %r22, %r13, %r20;
+BODY
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0; @!%p2 bra WAIT;
+ld.shared.u32 %r30, [%r11]; mad.lo.u32 %r31, %r2, 64, %r1; mul.wide.u32 %a7, %r31, 4; add.u64 %a7, %a1, %a7;
+st.global.u32 [%a7], %r30;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+"""
+_EXPECT = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"
+
+
+@pytest.mark.parametrize(
+    ("count", "body", "expected"),
+    [
+        (
+            64,
+            "st.shared::cluster.u32 [%r21], %r14;"
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r22];",
+            1,
+        ),
+        (
+            1,
+            f"{_EXPECT} st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r21], %r14, [%r22];",
+            1,
+        ),
+        (
+            1,
+            f"{_EXPECT} red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32"
+            " [%r21], %r14, [%r22];",
+            2,
+        ),
+        (
+            1,
+            f"{_EXPECT} mov.u32 %r23, mine; mapa.shared::cluster.u32 %r23, %r23, %r20; mov.u32 %r24, sent;"
+            "@%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+            " [%r23], [%r24], 256, [%r22];",
+            1,
+        ),
+    ],
+)
+def test_a_block_is_told_of_what_others_send(
+    device: zluda.device.api.Device, count: int, body: str, expected: int
+) -> None:
+    blocks, size = 6, 3
+    text = REMOTE.replace("COUNT", str(count)).replace("BODY", body)
+    out = device.empty((blocks, 64), numpy.uint32)
+    kernel(device, text).launch(grid=blocks, block=64, args=[out], cluster=size)
+    block = numpy.arange(blocks)[:, None]
+    sender = block - block % size + (block % size - 1) % size
+    theirs, own = (b * 1000 + numpy.arange(64) for b in (sender, block))
+    assert (out.numpy() == (theirs if expected == 1 else theirs + own)).all()
+
+
+def test_one_copy_for_several_blocks(device: zluda.device.api.Device) -> None:
+    """The mask leaves block 1 of four out."""
+    body = """
+.shared .align 128 .b32 mine[64]; .shared .align 8 .b64 bar; .reg .b16 %h<2>;
+shl.b32 %r10, %r1, 2; mov.u32 %r11, mine; add.u32 %r12, %r11, %r10;
+st.shared.u32 [%r12], 7; mov.u32 %r13, bar;
+setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], 1; setp.ne.u32 %p3, %r3, 1;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.and.u32 %p2, %r3, 2, %p1; mov.u16 %h1, 0xD;
+@%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+  [%r11], [%a1], 256, [%r13], %h1;
+@!%p3 bra PAST;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], 0; @!%p4 bra WAIT;
+PAST: ld.shared.u32 %r30, [%r12]; mad.lo.u32 %r31, %r2, 64, %r1; add.u32 %r31, %r31, 64;
+mul.wide.u32 %a7, %r31, 4; add.u64 %a7, %a1, %a7; st.global.u32 [%a7], %r30;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+"""
+    values = numpy.arange(64, dtype=numpy.uint32) + 100
+    out = device.array(numpy.concatenate([values, numpy.zeros(256, numpy.uint32)]))
+    kernel(device, body).launch(grid=4, block=64, args=[out], cluster=4)
+    found = out.numpy()[64:].reshape(4, 64)
+    assert (found[[0, 2, 3]] == values).all()
+    assert (found[1] == 7).all()
+
+
+def test_bulk_copies_that_leave_bytes_out(device: zluda.device.api.Device) -> None:
+    body = """
+.shared .align 128 .b8 mine[64]; .shared .align 8 .b64 bar;
+shl.b32 %r10, %r1, 2; mov.u32 %r11, mine; add.u32 %r12, %r11, %r10; mov.u32 %r13, 0x04030201;
+setp.lt.u32 %p1, %r1, 16; @%p1 st.shared.u32 [%r12], %r13; bar.sync 0;
+.reg .b16 %h<2>; mov.u16 %h1, 0x00F3; setp.eq.u32 %p2, %r1, 0; add.u64 %a2, %a1, 64;
+@%p2 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%a2], [%r11], 32, %h1;
+@%p2 mbarrier.init.shared.b64 [bar], 1; mov.u32 %r14, 5; mov.u32 %r15, 3; mov.u32 %r16, bar;
+@%p2 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 32;
+@%p2 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob
+  [%r11], [%a1], 32, [%r16], %r14, %r15;
+bar.sync 0; add.u64 %a3, %a1, 128; cvt.u64.u32 %a4, %r10; add.u64 %a3, %a3, %a4;
+@%p1 ld.shared.u32 %r20, [%r12]; @%p1 st.global.u32 [%a3], %r20;
+"""
+    given = numpy.zeros(192, numpy.uint8)
+    given[:64] = numpy.arange(64) + 100
+    out = device.array(given)
+    kernel(device, body).launch(grid=1, block=32, args=[out])
+    found, shared = out.numpy(), numpy.tile(numpy.array([1, 2, 3, 4], numpy.uint8), 16)
+    kept = numpy.tile([1, 1, 0, 0, 1, 1, 1, 1] + 8 * [0], 2).astype(bool)
+    assert (found[64:96] == numpy.where(kept, shared[:32], 0)).all()
+    shared[5:29] = given[5:29]
+    assert (found[128:192] == shared).all()
+
+
 def test_arriving_does_not_wait(device: zluda.device.api.Device) -> None:
     """A warp that has arrived may wait for what another writes behind the barrier."""
     body = """

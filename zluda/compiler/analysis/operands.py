@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zluda.compiler.lower.lanewise import reads_carry, writes_carry
-from zluda.ptx.module import Address, Instruction, Negated, Operand, Pair, Register, Selected, Vector
+from zluda.ptx.module import Address, Indexed, Instruction, Negated, Operand, Pair, Register, Selected, Vector
 from zluda.ptx.types import ScalarType
+
+_PLACES = (Address, Indexed)  # what is written is not the operand's registers but where they say
 
 CARRY = Register("%CC.CF", ScalarType.PRED)
 """The condition code register's carry flag (PTX ISA 9.7.2), which no operand names."""
@@ -28,6 +30,9 @@ def registers(operand: Operand) -> Iterator[Register]:
             yield from registers(operand.second)
         case Negated() | Selected():
             yield from registers(operand.operand)
+        case Indexed():
+            for part in (*operand.objects, operand.coordinates):
+                yield from registers(part)
         case _:
             return
 
@@ -44,7 +49,7 @@ def split(instruction: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand,
 def definitions(instruction: Instruction) -> list[Register]:
     """Registers written."""
     found = [
-        r for operand in split(instruction)[0] if not isinstance(operand, Address) for r in registers(operand)
+        r for operand in split(instruction)[0] if not isinstance(operand, _PLACES) for r in registers(operand)
     ]
     return [*found, CARRY] if writes_carry(instruction) else found
 
@@ -53,7 +58,7 @@ def uses(instruction: Instruction) -> list[Register]:
     """Registers read; the guard first."""
     found = [instruction.guard.register] if instruction.guard else []
     destinations, sources = split(instruction)
-    found += [r for operand in destinations if isinstance(operand, Address) for r in registers(operand)]
+    found += [r for operand in destinations if isinstance(operand, _PLACES) for r in registers(operand)]
     found += [r for operand in sources for r in registers(operand)]
     if instruction.opcode == "wgmma":  # the accumulators are read as well
         found += [r for operand in destinations for r in registers(operand)]

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower import memory
+from zluda.compiler.lower.cluster import of_block
 from zluda.compiler.lower.lane_loops import if_lanes, while_lanes
 from zluda.compiler.lower.mbarrier import change
 from zluda.compiler.lower.memory import address_of, map_lanes
-from zluda.compiler.lower.table import base_space, lowers
+from zluda.compiler.lower.table import base_space, lowers, named_space
+from zluda.compiler.lower.tensor_copy import blocks_of, copy_tensor
 from zluda.compiler.target import Lanes, Shape
 from zluda.ptx.module import Immediate, Instruction, Operand, Register
 from zluda.ptx.types import ScalarType
@@ -30,12 +32,12 @@ _Place = tuple[str, Lanes, int]  # space, address, offset
 
 @lowers("cp")
 def copy(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``cp.async`` and ``cp.reduce.async``. Tensor copies are not among these."""
+    """``cp.async`` and ``cp.reduce.async``."""
     if _only_waits(instruction):
         return
-    if any(instruction.has(word) for word in ("tensor", "multicast", "ignore_oob")):
-        raise f.unsupported(instruction)
-    if instruction.has("mbarrier"):
+    if instruction.has("tensor"):
+        copy_tensor(f, instruction)
+    elif instruction.has("mbarrier"):
         _arrive(f, instruction)
     elif instruction.has("reduce"):
         _reduce_bulk(f, instruction)
@@ -52,7 +54,7 @@ def _only_waits(instruction: Instruction) -> bool:
 
 
 def _place(f: FunctionCodegen, space: str, operand: Operand) -> _Place:
-    return space.split("::")[0], *address_of(f, operand)
+    return named_space(f, space), *address_of(f, operand)
 
 
 def _moved(f: FunctionCodegen, place: _Place, by: Value) -> _Place:
@@ -156,16 +158,77 @@ def _each(f: FunctionCodegen, sizes: list[Value], step: int, body: Callable[[Val
 
 
 def _copy_bulk(f: FunctionCodegen, instruction: Instruction) -> None:
+    """To one place, or to the same place in several blocks of the cluster, each with its own barrier."""
     into, out_of, size, *rest = instruction.operands
     target = _place(f, instruction.slots["dst"], into)
     source = _place(f, instruction.slots["src"], out_of)
     bytes_each = f.read_bits(size, 32)
+    told = rest.pop(0) if instruction.slots.get("completion", "").startswith("mbarrier") else None
+    place = address_of(f, told) if told is not None else None
+    mask = f.read_bits(rest.pop(0), 16) if instruction.has("multicast") else None
+    if instruction.has("cache_hint"):
+        rest.pop(0)
+    extra = [f.read_bits(o, 32) for o in rest]
+    for rank, lanes in blocks_of(f, mask):
+
+        def deliver(rank: Value | None = rank) -> None:
+            _copy_chunks(f, instruction, _at_block(f, target, rank), source, bytes_each, extra)
+            if told is not None:
+                change(f, instruction, told, transactions=bytes_each, completes=True, place=place, rank=rank)
+
+        if lanes is None:
+            deliver()
+        else:
+            if_lanes(f, lanes, deliver)
+
+
+def _at_block(f: FunctionCodegen, place: _Place, rank: Value | None) -> _Place:
+    if rank is None:
+        return place
+    space, address, offset = place
+    return space, map_lanes(f, [address], lambda v: of_block(f, f.b.resize(v[0], "i32"), rank)), offset
+
+
+def _copy_chunks(
+    f: FunctionCodegen,
+    instruction: Instruction,
+    target: _Place,
+    source: _Place,
+    size: Lanes,
+    extra: list[Lanes],
+) -> None:
+    """Sixteen bytes a round; byte by byte where a mask or the ends leave some out (PTX ISA 9.7.9.25.4.1)."""
+    sizes = f.vectors(size)
+    masked = instruction.slots.get("ignore_oob") == "cp_mask"
 
     def chunk(at: Value) -> None:
         _transfer(f, _moved(f, target, at), _moved(f, source, at), ScalarType.B64, 2)
 
-    _each(f, f.vectors(bytes_each), _CHUNK, chunk)
-    _complete(f, instruction, rest, bytes_each)
+    def byte(at: Value) -> None:
+        _transfer(f, _moved(f, target, at), _moved(f, source, at), ScalarType.B8, 1)
+
+    def chosen(at: Value) -> None:
+        b = f.b
+        if masked:
+            keep = [
+                b.icmp("ne", b.and_(b.lshr(m, b.splat(b.and_(at, 15), m.lanes)), 1), 0)
+                for m in f.vectors(extra[0])
+            ]
+        else:
+            left, right = (f.vectors(e) for e in extra)
+            keep = [
+                b.and_(
+                    b.icmp("uge", b.splat(at, n.lanes), low),
+                    b.icmp("ult", b.splat(at, n.lanes), b.sub(n, high)),
+                )
+                for n, low, high in zip(sizes, left, right, strict=True)
+            ]
+        if_lanes(f, keep, lambda: byte(at))
+
+    if "ignore_oob" in instruction.slots:
+        _each(f, sizes, 1, chosen)
+    else:
+        _each(f, sizes, _CHUNK, chunk)
 
 
 def _reduce_bulk(f: FunctionCodegen, instruction: Instruction) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
+from zluda.compiler.lower.cluster import of_block
 from zluda.compiler.lower.memory import address_of, map_lanes, space_of
-from zluda.compiler.lower.table import lowers
+from zluda.compiler.lower.table import lowers, named_space
 from zluda.compiler.target import Lanes
 from zluda.ptx.module import Instruction, Operand, Sink
 from zluda.ptx.types import ScalarType
@@ -66,11 +67,14 @@ def change(
     transactions: Lanes | None = None,
     completes: bool = False,
     wanted: bool = False,
+    place: tuple[Lanes, int] | None = None,
+    rank: Value | None = None,
 ) -> Lanes | None:
     """Arrive, and change the transaction count: add ``transactions`` bytes, or take them off (``completes``).
 
     ``arrivals`` and ``transactions`` are ``i32``. What the lanes wrote before is seen by who waits for the
-    phase. Gives the object as it was when ``wanted``.
+    phase. Gives the object as it was when ``wanted``. ``place`` is the target's address
+    where it was read before, ``rank`` the block of the cluster in which the object is meant.
     """
     b = f.b
     zero = uniform(b.const("i32", 0))
@@ -83,10 +87,24 @@ def change(
         return b.or_(b.shl(b.and_(delta, TX_MASK), TX_AT), fields)
 
     operand = map_lanes(f, [arrivals or zero, transactions or zero], pack)
-    space = space_of(f, instruction, target) if instruction.opcode == "mbarrier" else "shared"
-    address, offset = address_of(f, target)
-    f.ops.fence(f, "cta")
+    space = (
+        space_of(f, instruction, target) if instruction.opcode == "mbarrier" else told_space(f, instruction)
+    )
+    address, offset = place or address_of(f, target)
+    if rank is not None:
+        address = map_lanes(f, [address], lambda v: of_block(f, b.resize(v[0], "i32"), rank))
+    f.ops.fence(f, _scope(f))
     return f.ops.atomic(f, space, address, offset, "mbarrier", ScalarType.B64, [operand], wanted=wanted)
+
+
+def told_space(f: FunctionCodegen, instruction: Instruction) -> str:
+    """Where the barrier is that a copy or store tells: in the memory that it writes."""
+    return named_space(f, instruction.slots.get("dst", instruction.slots.get("space", "shared")))
+
+
+def _scope(f: FunctionCodegen) -> str:
+    """Who may have written what a barrier's phase is about."""
+    return "cluster" if f.unit.clustered else "cta"
 
 
 def _arrive(f: FunctionCodegen, instruction: Instruction) -> None:
@@ -130,7 +148,7 @@ def _wait(f: FunctionCodegen, instruction: Instruction) -> None:
         return b.icmp("slt", b.xor(now, then), 0)
 
     f.write(destination, map_lanes(f, [state, wanted], over))
-    f.ops.fence(f, "cta")
+    f.ops.fence(f, _scope(f))
 
 
 def _pending(f: FunctionCodegen, instruction: Instruction) -> None:

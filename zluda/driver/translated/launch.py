@@ -36,6 +36,7 @@ _OTHERS = {7: "PROGRAMMATIC_EVENT", 12: "LAUNCH_COMPLETION_EVENT", 13: "DEVICE_U
 # Words in a device's account of a failed kernel → what CUDA calls it.
 _FAILURES = {
     "misaligned": "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "illegal instruction": "CUDA_ERROR_ILLEGAL_INSTRUCTION",
     "assert": "CUDA_ERROR_ASSERT",
     "function pointer": "CUDA_ERROR_INVALID_PC",
 }
