@@ -389,6 +389,27 @@ take_object (u64 handle, u32 kind)
   return target;
 }
 
+/* The least and the largest handle of texture and surface objects: most words are neither. */
+static void
+handle_range (u64 * first, u64 * last)
+{
+  u32 index;
+
+  *first = ~0ULL;
+  *last = 0;
+  if (state.object_count == 0)
+    return;
+  lock ();
+  for (index = 0; index != state.object_count; index++)
+    if (state.objects[index].kind != OBJECT_REFERENCE)
+    {
+      if (*last == 0)
+        *first = state.objects[index].handle;
+      *last = state.objects[index].handle;
+    }
+  unlock ();
+}
+
 static u64
 array_number (u64 handle)
 {

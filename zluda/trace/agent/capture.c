@@ -89,9 +89,10 @@ add_target (struct allocation * allocation, u64 base)
 static void
 scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
 {
-  u64 low, high, index, named[MAX_NAMED];
+  u64 low, high, first, last, index, named[MAX_NAMED];
   u32 count;
 
+  handle_range (&first, &last);
   lock ();
   low = high = 0;
   if (state.allocation_count != 0)
@@ -106,7 +107,7 @@ scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
     u64 word = *(const u64 *) (data + index);
     struct allocation * found;
 
-    if (word != 0)
+    if (word >= first && word <= last)
       for (count = targets_of (word, named, MAX_NAMED); count != 0;)
         add_target (allocation, named[--count]);
     if (word < low || word >= high || (found = find_allocation (word)) == NULL)
