@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zluda.compiler.target import Together
+from zluda.device import together
 from zluda.driver.base import LaunchAttribute
 from zluda.replay.handlers.table import Phase, handles
 from zluda.replay.names import entry_name
@@ -42,7 +44,15 @@ def _exchanged(state: Playback, launch: Launch, parameters: bytes) -> bytes:
     return bytes(moved)
 
 
-@handles("cuLaunchKernel", "cuLaunchKernelEx", phase=Phase.LAUNCH)
+def launch_attributes(call: Call, launch: Launch) -> tuple[LaunchAttribute, ...]:
+    """As recorded, and the one that an entry's name says."""
+    recorded = attributes(launch.attributes)
+    if entry_name(call.function).base != "cuLaunchCooperativeKernel":
+        return recorded
+    return (*recorded, *(LaunchAttribute(*a) for a in together.launch_attributes(Together(cooperative=True))))
+
+
+@handles("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", phase=Phase.LAUNCH)
 def issue_recorded(state: Playback, call: Call) -> None:
     issue(state, call, state.record.trace.launch(call.sequence))
 
@@ -61,6 +71,6 @@ def issue(state: Playback, call: Call, launch: Launch) -> None:
         launch.shared_bytes,
         stream,
         _exchanged(state, launch, state.memory.translate_words(launch.parameters)),
-        attributes=attributes(launch.attributes),
+        attributes=launch_attributes(call, launch),
     )
     state.driver.cuStreamSynchronize(stream)
