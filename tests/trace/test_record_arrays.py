@@ -116,6 +116,42 @@ def test_calls_alone_keep_the_hosts_rows(scene: Scene) -> None:
         assert not trace.calls_with_pages & {13, 15, 18}
 
 
+def test_a_format_without_channels_is_a_gap(scene: Scene) -> None:
+    recorded = scene("odd_arrays")
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert [a.name for a in trace.allocations if a.kind is AllocationKind.ARRAY][0].startswith(
+            "array 8×4"
+        )
+        assert (4, "memory", "arrays of this format are not looked at") in [gap[:3] for gap in trace.gaps]
+
+
+def test_unified_memory_is_told_by_its_address(scene: Scene) -> None:
+    with open_trace(scene("odd_arrays").trace) as trace:
+        rows = b"".join(X[40 * row :][:32] for row in range(4))
+        assert contents(trace, 0, 9, 128) == rows  # after cuArrayDestroy has failed
+        memory = next(a.id for a in trace.allocations if a.kind is AllocationKind.DEVICE)
+        for row in range(4):
+            data, known = trace.read_allocation(memory, 10, 48 * (row + 1) + 8, 32)
+            assert known is None and data == rows[32 * row :][:32]
+
+
+def test_a_copy_that_goes_into_a_graph_is_a_gap(scene: Scene) -> None:
+    with open_trace(scene("odd_arrays").trace) as trace:
+        assert {gap.call for gap in trace.gaps if gap.kind == "graph"} == {13}
+        assert not trace.pages(13)
+
+
+def test_ranges_of_arrays_from_arrays_and_memory(scene: Scene) -> None:
+    with open_trace(scene("odd_arrays").trace) as trace:
+        first = contents(trace, 1, 17, 40)
+        assert first == X[:40]
+        second = contents(trace, 2, 19, 40)
+        memory = next(a.id for a in trace.allocations if a.kind is AllocationKind.DEVICE)
+        copied = trace.read_allocation(memory, 18, 56, 10)[0]
+        assert second == UNTOUCHED * 8 + first[4:24] + UNTOUCHED * 2 + copied
+
+
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_whatever_boxes_are_copied_the_record_has_what_is_delivered(scene: Scene, seed: str) -> None:
     recorded = scene("boxes", seed)

@@ -220,6 +220,42 @@ arrays (void)
   CHECK (cuArrayDestroy (line));
 }
 
+/* What is not the rule: a format without channels, unified memory, an array that is not destroyed, a copy that only
+ * goes into a graph. */
+static void
+odd_arrays (void)
+{
+  struct array_descriptor_3d compressed = { 16, 16, 0, 0x91, 4, 0 }, mip = { 8, 4, 0, 0x20, 1, 0 };
+  struct array_descriptor of_line = { 40, 0, 1, 1 };
+  struct copy_3d copy = { { 0, 0, 0, 0, 4 }, { 0 }, 32, 4, 1 };
+  void * odd, * whole, * stream, * graph, * lines[2];
+  CUdeviceptr memory;
+
+  setup ();
+  for (int i = 0; i < N; i++)
+    x[i] = i;
+  CHECK (cuArray3DCreate_v2 (&odd, &compressed));      /* call 4 */
+  CHECK (cuMipmappedArrayCreate (&whole, &mip, 3));
+  CHECK (cuMipmappedArrayGetLevel (&copy.to.array, whole, 0));
+  CHECK (cuMemAlloc_v2 (&memory, 512));
+  if (cuArrayDestroy (whole) == 0)                     /* 8: fails, so that it is still there */
+    exit (1);
+  copy.from.device = (CUdeviceptr) x, copy.from.pitch = 40, copy.to.type = 3;
+  CHECK (cuMemcpy3D_v2 (&copy));                       /* 9: from the host, by unified addressing */
+  copy.from = copy.to, copy.from.z = 0;
+  copy.to = (struct copy_end_3d) { 8, 1, 0, 0, 4, NULL, memory, NULL, NULL, 48, 5 };
+  CHECK (cuMemcpy3D_v2 (&copy));                       /* 10: to memory */
+  CHECK (cuStreamCreate (&stream, 0));
+  CHECK (cuStreamBeginCapture_v2 (stream, 0));
+  CHECK (cuMemcpy3DAsync_v2 (&copy, stream));          /* 13 */
+  CHECK (cuStreamEndCapture (stream, &graph));
+  CHECK (cuArrayCreate_v2 (&lines[0], &of_line));
+  CHECK (cuArrayCreate_v2 (&lines[1], &of_line));
+  CHECK (cuMemcpyHtoA_v2 (lines[0], 0, x, 40));        /* 17 */
+  CHECK (cuMemcpyAtoA_v2 (lines[1], 8, lines[0], 4, 20)); /* 18 */
+  CHECK (cuMemcpyDtoA_v2 (lines[1], 30, memory + 56, 10)); /* 19 */
+}
+
 /* --- many boxes ---------------------------------------------------------------------------------------- */
 
 #define PLACES 6
@@ -582,6 +618,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "launch_ex")) launch_ex ();
   else if (!strcmp (scene, "memory")) memory ();
   else if (!strcmp (scene, "arrays")) arrays ();
+  else if (!strcmp (scene, "odd_arrays")) odd_arrays ();
   else if (!strcmp (scene, "boxes")) boxes (atol (argv[2]));
   else if (!strcmp (scene, "threads")) threads ();
   else if (!strcmp (scene, "first_launches")) first_launches ();

@@ -66,7 +66,7 @@ API cuArray3DCreate_v2 (struct array ** made, const struct array_descriptor_3d *
   return OK;
 }
 API cuArray3DGetDescriptor_v2 (struct array_descriptor_3d * d, struct array * array) { *d = array->descriptor; return OK; }
-API cuArrayDestroy (struct array * array) { return array ? OK : INVALID_VALUE; }
+API cuArrayDestroy (struct array * array) { return array && array->levels == 1 ? OK : INVALID_VALUE; }
 API cuMipmappedArrayCreate (struct array ** made, const struct array_descriptor_3d * d, unsigned levels)
 {
   *made = calloc (1, sizeof **made);
@@ -89,7 +89,7 @@ row_of (const struct copy_end_3d * end, size_t y, size_t z)
 {
   size_t height = end->type == 3 ? (end->array->height ? end->array->height : 1) : end->height;
   size_t pitch = end->type == 3 ? end->array->pitch : end->pitch;
-  char * base = end->type == 3 ? end->array->texels : end->type == 1 ? end->host : end->device;
+  char * base = end->type == 3 ? end->array->texels : end->type == 1 ? end->host : end->device; /* 4: unified */
 
   return base + ((end->z + z) * height + end->y + y) * pitch + end->x;
 }
@@ -119,6 +119,11 @@ API cuMemcpy2DAsync_v2 (const struct copy_2d * c, void * stream) { return cuMemc
 API cuMemcpy3D_v2 (const struct copy_3d * c) { return copy_box (c); }
 API cuMemcpy3DAsync_v2 (const struct copy_3d * c, void * stream) { return copy_box (c); }
 
+API cuMemcpyAtoA_v2 (struct array * to, size_t at, struct array * from, size_t start, size_t n)
+{
+  memmove (to->texels + at, from->texels + start, n);
+  return OK;
+}
 API cuMemcpyHtoA_v2 (struct array * to, size_t at, const void * from, size_t n) { memcpy (to->texels + at, from, n); return OK; }
 API cuMemcpyAtoH_v2 (void * to, struct array * from, size_t at, size_t n) { memcpy (to, from->texels + at, n); return OK; }
 API cuMemcpyAtoD_v2 (CUdeviceptr to, struct array * from, size_t at, size_t n) { memcpy ((void *) to, from->texels + at, n); return OK; }

@@ -54,6 +54,8 @@ CUresult cuMipmappedArrayGetLevel (void **, void *, unsigned);
 CUresult cuMipmappedArrayDestroy (void *);
 CUresult cuMemcpy2D_v2 (const struct copy_2d *);
 CUresult cuMemcpy3D_v2 (const struct copy_3d *);
+CUresult cuMemcpy3DAsync_v2 (const struct copy_3d *, void *);
+CUresult cuMemcpyAtoA_v2 (void *, size_t, void *, size_t, size_t);
 CUresult cuMemcpyHtoA_v2 (void *, size_t, const void *, size_t);
 CUresult cuMemcpyAtoH_v2 (void *, void *, size_t, size_t);
 CUresult cuMemcpyAtoD_v2 (CUdeviceptr, void *, size_t, size_t);
