@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from drawing import Drawer
 from programs import Program
@@ -18,6 +19,8 @@ from zluda.compiler.lower import families  # noqa: F401  (registers every loweri
 from zluda.compiler.unit import kernel_unit
 from zluda.errors import PtxError, UnsupportedError
 from zluda.ptx import Module, parse_module
+
+_NUMBER = re.compile(r"(?<=%[a-z])\d+|(?<=[ +])\d+(?=[],;])")
 
 
 def refusal(text: str) -> str:
@@ -68,8 +71,8 @@ class Probe:
 
 
 def _form(text: str) -> str:
-    """The dotted opcodes of a statement, and its operands without their numbers."""
-    return " ".join("".join(c for c in text if not c.isdigit() or c in ".").split())
+    """A statement without the numbers of its registers and the values of its constants."""
+    return _NUMBER.sub("#", text)
 
 
 @functools.cache

@@ -275,12 +275,18 @@ def test_what_is_no_integer_constant(text: str) -> None:
         ("[ %rd1 + (4*2) ]", Address(Register("%rd1", ScalarType.B64), 8)),
         ("[g]", Address(Symbol("g"))),
         ("[g+4+4]", Address(Symbol("g"), 8)),
-        ("[4096]", Address(Immediate(4096))),
         ("g[2]", Address(Symbol("g"), 8)),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:
     assert one(f"ld.global.u32 %r1, {text};", ".global .b32 g[4];").operands[1] == address
+
+
+def test_a_constant_is_an_address_in_local_memory_only() -> None:
+    """As ptxas has it."""
+    assert one("ld.local.u32 %r1, [16];").operands[1] == Address(Immediate(16))
+    with pytest.raises(PtxError, match="does not suit"):
+        one("ld.global.u32 %r1, [16];")
 
 
 def test_symbols_with_offset() -> None:

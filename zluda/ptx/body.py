@@ -61,10 +61,18 @@ _REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?"
 
 
 class BodyParser:
-    """Parses one function; use once. ``module_symbol`` as :class:`~zluda.ptx.scope.Names` takes it."""
+    """Parses one function; use once. ``module_symbol`` as :class:`~zluda.ptx.scope.Names` takes it.
 
-    def __init__(self, source: Source, module_symbol: Callable[[str], int | None]) -> None:
-        self.source = source
+    ``module_space`` gives the state space of a variable of the module; "" for a function.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        module_symbol: Callable[[str], int | None],
+        module_space: Callable[[str], str],
+    ) -> None:
+        self.source, self.module_space = source, module_space
         self.names = Names(module_symbol)
         self.scope = Scope(self.names)
         self.body: list[Statement] = []
@@ -108,7 +116,7 @@ class BodyParser:
             if variable.space == "reg":
                 self.scope.declare_register(variable.name, variable.type, variable.vector)
             else:
-                self.scope.declare_symbol(variable.name, element_bytes(variable))
+                self.scope.declare_symbol(variable.name, variable.space, element_bytes(variable))
 
     def _error_at(self, place: Location, message: str, text: str, expected: str = "") -> PtxError:
         return PtxError(
@@ -256,6 +264,8 @@ class BodyParser:
             except OperandMismatch:
                 raise self._operand_mismatch(error, tail, match) from None
         form = choice.form
+        for position, spaces in choice.spaces:
+            self._check_space(operands[position], spaces, match)
         self.body.append(
             Instruction(
                 opcode.name,
@@ -270,6 +280,20 @@ class BodyParser:
             )
         )
         self.ordinal += 1
+
+    def _check_space(self, operand: Operand, spaces: frozenset[str], match: re.Match[str]) -> None:
+        base = operand.base if isinstance(operand, Address) else None
+        if not isinstance(base, Symbol):
+            return
+        space = self._space(base.name)
+        if space not in spaces:
+            place = match.group(4).find(base.name.partition("$")[0])
+            expected = "a variable in " + " or ".join(f".{s}" for s in sorted(spaces))
+            message = f"{base.name} is in .{space}" if space else f"{base.name} is not in memory"
+            raise self.source.error(match.start(4) + max(place, 0), message, base.name, expected)
+
+    def _space(self, name: str) -> str:
+        return self.names.spaces.get(name) or self.module_space(name)
 
     def _guard(self, name: str, negated: bool, match: re.Match[str]) -> Guard:
         register = self.scope.cache.get(name)
@@ -337,8 +361,13 @@ class BodyParser:
             raise self.source.error(error.offset, error.message, error.text, error.expected) from None
         except OperandError as error:
             raise self._operand_error(error, offset, match.end(4)) from None
-        if isinstance(operands[1], Symbol):
-            self.callees[operands[1].name] = None
+        callee = operands[1]
+        if isinstance(callee, Symbol):
+            self.callees[callee.name] = None
+        if len(operands) == 3 and (not isinstance(callee, Symbol) or self._space(callee.name)):
+            raise self.source.error(
+                offset, "not a function", match.group(4).strip(), "a function, or a prototype"
+            )
         return Instruction("call", slots, (), operands, guard, location, self.ordinal)
 
     # --- directives
@@ -375,7 +404,7 @@ class BodyParser:
             )
 
     def _declare(self, variable: Variable) -> None:
-        unique = self.scope.declare_symbol(variable.name, element_bytes(variable))
+        unique = self.scope.declare_symbol(variable.name, variable.space, element_bytes(variable))
         self.variables[unique] = variable if unique == variable.name else _renamed(variable, unique)
 
     def _pragma(self, match: re.Match[str]) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from zluda.ptx.fragments import Fragment, fragment
 from zluda.ptx.module import (
     Address,
     Immediate,
@@ -28,7 +29,7 @@ from zluda.ptx.module import (
     Symbol,
     Vector,
 )
-from zluda.ptx.operand_types import Shape, accepted, describe, shape_of, suits
+from zluda.ptx.operand_types import Shape, accepted, addresses, describe, of_size, of_vector, shape_of, suits
 from zluda.ptx.table import FAMILIES, SLOTS, TYPE_GROUPS
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
@@ -105,27 +106,45 @@ class Form:
     vector: int
     named_types: dict[str, ScalarType]
 
+    def fragment(self, kind: OperandKind) -> Fragment | None:
+        """What a ``{…}`` operand of a matrix, texture or surface instruction must be."""
+        return fragment(self.row.opcode, kind.name, self.slots, self.named_types)
+
+    def elements(self, kind: OperandKind) -> int | None:
+        """How many elements a vector must have, as :func:`~zluda.ptx.operand_types.suits` takes it."""
+        if self.vector > 1:
+            return None if kind.name in _OWN_LENGTH else self.vector
+        of = self.fragment(kind)
+        return None if of is None else of.count
+
     def takes(self, kind: OperandKind) -> frozenset[Shape] | None:
         """The shapes of operands that suit a position, given this form's types; None: any."""
-        word = kind.rule.rstrip("+%")
+        if kind.name.startswith("["):
+            least = 32 if self.row.opcode in _MATRIX_MEMORY else 8
+            return addresses(least, constant=self.slots.get("space") == "local")  # as ptxas has it
+        whole = self.fragment(kind)
+        if whole is not None:
+            stored = "store" in self.slots or self.row.opcode == "stmatrix"
+            return of_size(whole.bits, kind.destination and not stored)
+        word = kind.rule.rstrip("+%*")
         of = self.named_types.get(word) or BY_SPELLING.get(word)
+        if self.vector > 1 and of is not None and kind.name[0] in "ds":
+            return of_vector(of, kind.destination)
         if word == "double":
             of = self.types[0]
-        takes = accepted(of, kind.rule, kind.destination)
-        if self.vector > 1 and of is not None and of.kind == "f" and takes:  # .v2.f32 {%r1, %r2}: as ptxas
-            whole = accepted(BY_SPELLING[f"u{max(of.bits, 8)}"], kind.rule, True)
-            takes |= whole or frozenset()
-        if self.vector > 1 and takes and not kind.destination:
-            takes |= {"int", "f32", "f64"}  # ptxas looks at the registers of a vector only
-        return takes
+        return accepted(of, kind.rule, kind.destination)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The form that fits an instruction's operand classes, and how many operands are destinations."""
+    """The form that fits an instruction's operand classes, and how many operands are destinations.
+
+    ``spaces`` are the positions of addresses, each with the state spaces of the variables it may name.
+    """
 
     form: Form
     destinations: int
+    spaces: tuple[tuple[int, frozenset[str]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -275,7 +294,7 @@ def _operand_kind(name: str) -> OperandKind:
         destination = True
     elif name == "label":
         classes = vector_classes = frozenset({Label})
-    elif name == "xd":
+    elif name in ("xd", "yd"):
         classes, vector_classes, destination = _DESTINATION | _VECTOR, _DESTINATION | _VECTOR, True
     elif name == "vd":
         classes, vector_classes, destination = _VIDEO, _VIDEO, True
@@ -292,6 +311,7 @@ _KINDS: dict[str, tuple[Classes, Classes, bool]] = {
     "s": (_STORED, _VECTOR, False),
     "m": (_MOVED, _MOVED, False),
     "x": (_ANYTHING, _ANYTHING, False),
+    "y": (_SOURCE | _VECTOR, _SOURCE | _VECTOR, False),
     "v": (_VIDEO, _VIDEO, False),
     "w": (_SIGNED, _SIGNED, False),
     "!": (_PREDICATE, _PREDICATE, False),
@@ -402,7 +422,7 @@ def _choose(forms: Sequence[Form], classes: tuple[type, ...], shapes: tuple[Shap
                 continue
             misfit = _first_misfit(form, kinds, classes, shapes)
             if misfit is None:
-                return Choice(form, sum(kind.destination for kind in kinds))
+                return Choice(form, sum(kind.destination for kind in kinds), _spaces(form, kinds))
             if misfit[0] > best:
                 best, best_expected = misfit[0], []
             if misfit[0] == best and misfit[1] not in best_expected:
@@ -410,6 +430,24 @@ def _choose(forms: Sequence[Form], classes: tuple[type, ...], shapes: tuple[Shap
     if best < 0:
         raise OperandMismatch(None, f"{' or '.join(map(str, sorted(counts)))} operands")
     raise OperandMismatch(best, " or ".join(best_expected))
+
+
+_MATRIX_MEMORY = frozenset(("ldmatrix", "stmatrix", "wmma"))
+_NAMES_MEMORY = _MATRIX_MEMORY | {"ld", "ldu", "st", "atom", "red", "prefetch", "mbarrier", "cp"}
+_GENERIC = frozenset(("global", "shared", "local"))
+
+
+def _spaces(form: Form, kinds: Sequence[OperandKind]) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Where variables may be that the addresses name: in the instruction's space (PTX ISA 9.7.9.8)."""
+    slots = form.slots
+    if form.row.opcode not in _NAMES_MEMORY or "tensormap" in slots or slots.get("dst") == "shared::cluster":
+        return ()
+    words = {"[a]": slots.get("src", slots.get("space", "")), "[d]": slots.get("dst", "")}
+    return tuple(
+        (i, frozenset((word.partition("::")[0],)) if word else _GENERIC)
+        for i, kind in enumerate(kinds)
+        if (word := words.get(kind.name)) is not None
+    )
 
 
 def _first_misfit(
@@ -423,9 +461,9 @@ def _first_misfit(
             return i, " or ".join(name for known, name in _CLASS_NAMES.items() if known in allowed)
     for i, (kind, shape) in enumerate(zip(kinds, shapes, strict=True)):
         takes = form.takes(kind)
-        vector = 1 if kind.name in _OWN_LENGTH else form.vector
-        if not suits(shape, takes, vector):
-            return i, describe(shape, takes, vector)
+        elements = form.elements(kind)
+        if not suits(shape, takes, elements):
+            return i, describe(shape, takes, elements)
     return None
 
 

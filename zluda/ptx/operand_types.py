@@ -10,9 +10,11 @@ The rules a row of the instruction table may name for an operand, in its ``as`` 
 ============  =====================================================================================
 ``type``      (the name of a type modifier, or a type) the same size and a kind that agrees
 ``type+``     as above, or wider: ``ld``, ``st``, ``cvt`` (PTX ISA 9.4.1)
+``type*``     any register that is not narrower
 ``…%``        a special register too: only ``mov`` and ``cvt`` read them
 ``double``    twice the row's type: ``mul.wide``
 ``count``     a 32-bit amount, whatever the row's type: shift amounts, bit positions
+``pointer``   an integer of 32 or 64 bits
 ``constant``  an integer constant
 ``any``       not checked
 ============  =====================================================================================
@@ -23,7 +25,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterable
 
-from zluda.ptx.module import Address, Immediate, Negated, Operand, Pair, Register, Vector
+from zluda.ptx.module import Address, Immediate, Negated, Operand, Pair, Register, Sink, Symbol, Vector
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
 Shape = Hashable
@@ -38,7 +40,21 @@ REGISTER_TYPES: tuple[ScalarType, ...] = (
 
 _PACKED_F16 = (_T.F16X2, _T.U16X2, _T.S16X2)
 _COUNT = frozenset({_T.B32, _T.U32, _T.S32})
-_ADDRESS: frozenset[Shape] = frozenset(r for r in REGISTER_TYPES if r.kind in "bus" and r.bits <= 64)
+_POINTER = _COUNT | {_T.B64, _T.U64, _T.S64}
+_NAMED = "name"
+"""Shape of an address that begins with a variable."""
+
+
+@functools.cache
+def addresses(least: int = 8, *, constant: bool = False) -> frozenset[Shape]:
+    """The shapes of addresses: a variable, an integer register of at least so many bits, or a constant."""
+    return frozenset(
+        {
+            _NAMED,
+            *(["int"] if constant else ()),
+            *(r for r in REGISTER_TYPES if r.kind in "bus" and least <= r.bits <= 64),
+        }
+    )
 
 
 def _kinds_that_agree(of: ScalarType) -> str:
@@ -62,7 +78,7 @@ def _registers(of: ScalarType) -> frozenset[ScalarType]:
 
 def _wider(of: ScalarType) -> frozenset[ScalarType]:
     """Registers that are wider than this type and may hold it: for a floating type only untyped ones."""
-    kinds = "b" if of.kind == "f" else _kinds_that_agree(of)
+    kinds = "" if of is _T.BF16 else "b" if of.kind == "f" else _kinds_that_agree(of)
     found = {r for r in REGISTER_TYPES if r.bits > of.bits and r.kind in kinds}
     found |= {_T.F16X2} if of.kind in "us" and of.bits < 32 else set()
     return frozenset(found if of.kind != "f" else found - {_T.F16X2})
@@ -92,6 +108,10 @@ def constants(of: ScalarType) -> frozenset[str]:
     return frozenset({"int"}) if whole else frozenset()
 
 
+def _not_narrower(of: ScalarType) -> frozenset[ScalarType]:
+    return frozenset(r for r in REGISTER_TYPES if r.bits >= of.bits and r is not _T.PRED)
+
+
 def shape_of(operand: Operand) -> Shape:
     """An operand without its name and value: what decides whether it suits a position."""
     if isinstance(operand, Register):
@@ -103,7 +123,11 @@ def shape_of(operand: Operand) -> Shape:
     if isinstance(operand, Pair):
         return (Pair, shape_of(operand.first), shape_of(operand.second))
     if isinstance(operand, Address):
-        return (Address, operand.base.type if isinstance(operand.base, Register) else None)
+        base = operand.base
+        return (
+            Address,
+            base.type if isinstance(base, Register) else _NAMED if isinstance(base, Symbol) else "int",
+        )
     if isinstance(operand, Negated):
         return (Negated, operand.operand.type)
     kind: type = type(operand)
@@ -113,16 +137,18 @@ def shape_of(operand: Operand) -> Shape:
 @functools.cache
 def accepted(of: ScalarType | None, rule: str, destination: bool) -> frozenset[Shape] | None:
     """The shapes of registers and constants that a rule takes for a type; None: whatever there is."""
-    word = rule.rstrip("+%")
+    word = rule.rstrip("+%*")
     if word == "count":
         return _COUNT if destination else _COUNT | {"int"}
+    if word == "pointer":
+        return _POINTER | {"int"}
     if word == "constant":
         return frozenset({"int"})
     if of is None or of.kind == "ref" or word == "any":
         return None
     if word == "double":
         of = BY_SPELLING[f"{of.kind}{2 * of.bits}"]
-    registers = (WIDE if "+" in rule else EXACT)[of]
+    registers = _not_narrower(of) if "*" in rule else (WIDE if "+" in rule else EXACT)[of]
     if not registers:
         return None
     shapes: frozenset[Shape] = registers
@@ -133,37 +159,61 @@ def accepted(of: ScalarType | None, rule: str, destination: bool) -> frozenset[S
     return shapes
 
 
-def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int) -> bool:
-    """Whether an operand of this shape (its class is right already) suits a position."""
+@functools.cache
+def of_size(bits: int, destination: bool) -> frozenset[Shape]:
+    """What an element of a fragment may be: any register of the size (:mod:`zluda.ptx.fragments`)."""
+    registers = [r for r in REGISTER_TYPES if r.bits == bits]
+    if destination:
+        return frozenset({*registers, Sink})
+    return frozenset({*registers, *(("special", r) for r in registers), "int", "f32", "f64"})
+
+
+@functools.cache
+def of_vector(of: ScalarType, destination: bool) -> frozenset[Shape]:
+    """What an element of ``.v2`` … may be: nothing wider than its type, but 16 bits for 8 (PTX ISA 9.4.1)."""
+    held = BY_SPELLING[f"{of.kind}16"] if of.bits == 8 else of
+    shapes: frozenset[Shape] = EXACT[held]
+    return shapes | ({Sink} if destination else {"int", "f32", "f64"})
+
+
+def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int | None) -> bool:
+    """Whether an operand of this shape (its class is right already) suits a position.
+
+    ``vector`` is how many elements a vector must have, 0 any number; None: they are not looked at.
+    """
     if not isinstance(shape, tuple):
         return takes is None or isinstance(shape, type) or shape in takes
     head, *parts = shape
     if head is Address:
-        return parts[0] is None or parts[0] in _ADDRESS
+        return parts[0] in (addresses() if takes is None else takes)
     if head is Negated:
         return parts[0] is _T.PRED
     if head is Pair:
         return suits(parts[0], takes, vector) and suits(parts[1], EXACT[_T.PRED], vector)
     if head is Vector:
-        return vector == 1 or (len(parts) == vector and all(_element_suits(part, takes) for part in parts))
+        if vector is None:
+            return True
+        return len(parts) == (vector or len(parts)) and all(_element_suits(part, takes) for part in parts)
     return takes is None or shape in takes
 
 
 def _element_suits(shape: Shape, takes: frozenset[Shape] | None) -> bool:
-    """As :func:`suits` for one element of a vector, which may be a special register of the type."""
-    if takes is not None and isinstance(shape, tuple) and shape[0] == "special":
-        return shape[1] in takes
-    return suits(shape, takes, 1)
+    """As :func:`suits` for one element of a vector, which may be a special register of the type, or ``_``."""
+    if takes is None:
+        return True
+    if isinstance(shape, tuple) and shape[0] == "special":
+        return shape[1] in takes or shape in takes
+    return shape in takes
 
 
-def describe(shape: Shape, takes: frozenset[Shape] | None, vector: int) -> str:
+def describe(shape: Shape, takes: frozenset[Shape] | None, vector: int | None) -> str:
     """What a position would have accepted, for an error."""
     head = shape[0] if isinstance(shape, tuple) else None
     if head is Address:
-        return "an address in a .b32, .u32, .b64 or .u64 register"
+        return "a variable, or an address in a .b32, .u32, .b64 or .u64 register"
     if head is Negated:
         return "a .pred register"
-    if head is Vector and isinstance(shape, tuple) and len(shape) - 1 != vector:
+    if head is Vector and isinstance(shape, tuple) and vector and len(shape) - 1 != vector:
         return f"{vector} elements"
     return _names(takes or ())
 

@@ -148,7 +148,7 @@ class Module:
     def _parse_function(self, name: str, extent: _Extent) -> Function:
         try:
             with _collector_paused():
-                return BodyParser(self._source, self._element_bytes).parse(
+                return BodyParser(self._source, self._element_bytes, self._space).parse(
                     extent.start, extent.body, extent.end
                 )
         except PtxError as error:
@@ -161,6 +161,11 @@ class Module:
         if variable is not None:
             return element_bytes(variable)
         return 0 if name in self._extents or name in self.aliases else None
+
+    def _space(self, name: str) -> str:
+        """State space of a variable, "" for what is not in memory."""
+        variable = self.variables.get(name)
+        return variable.space if variable is not None and variable.type.kind != "ref" else ""
 
     def _parse_variables(self, start: int, end: int) -> None:
         tokens = Tokens(self._source, start, end)

@@ -72,12 +72,14 @@ class Names:
     """What one function has declared so far: unique names and the finished registers of all scopes.
 
     ``module_symbol`` gives the size in bytes of an element of a variable of the module (0 for a function),
-    None for a name that the module does not declare; ``element_bytes`` the same of the function's own.
+    None for a name that the module does not declare; ``element_bytes`` the same of the function's own, and
+    ``spaces`` the state spaces of those.
     """
 
     def __init__(self, module_symbol: Callable[[str], int | None]) -> None:
         self.module_symbol = module_symbol
         self.element_bytes: dict[str, int] = {}
+        self.spaces: dict[str, str] = {}
         self.used: set[str] = set()
         self.odd_ranges = False
         self.registers: dict[str, ScalarType] = {}
@@ -116,9 +118,10 @@ class Scope:
     def declare_label(self, name: str) -> None:
         self.declared[name] = Label(self.names.unique(name))
 
-    def declare_symbol(self, name: str, element_bytes: int) -> str:
+    def declare_symbol(self, name: str, space: str, element_bytes: int) -> str:
         """Declare a variable or parameter; returns its unique name."""
         symbol = Symbol(self.names.unique(name))
+        self.names.spaces[symbol.name] = space
         self.names.element_bytes[symbol.name] = element_bytes
         self._forget(name)
         self.declared[name] = symbol

@@ -33,7 +33,7 @@ bfi.type d, a, b, c, e                      ; type = b32 b64 ; as = c:count e:co
 bmsk.mode.type d, a, b                      ; mode = clamp wrap ; type = b32 ; as = b:count
 szext.mode.type d, a, b                     ; mode = clamp wrap ; type = u32 s32 ; as = b:count
 dp4a.atype.btype d, a, b, c                 ; atype = u32 s32 ; btype = u32 s32
-dp2a.mode.atype.btype d, a, b, c            ; mode = lo hi ; atype = u32 s32 ; btype = u32 s32
+dp2a.mode.atype.btype d, a, b, c            ; mode = lo hi ; atype = u32 s32 ; btype = u32 s32 ; as = d:count c:count
 # 9.7.2 extended precision
 add.cc.type d, a, b                         ; type = u32 s32 u64 s64
 addc{.cc}.type d, a, b                      ; type = u32 s32 u64 s64

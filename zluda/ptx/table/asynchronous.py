@@ -1,9 +1,9 @@
 """Asynchronous copies, tensor maps and mbarriers (PTX ISA 9.7.9.25 to .27, 9.7.13.15)."""
 
 ROWS = """
-cp.async.cop.dst.src{.cache_hint}{.prefetch} [d], [a], b{, c}{, e}      ; cop = ca cg ; dst = shared shared::cta ; src = global
+cp.async.cop.dst.src{.cache_hint}{.prefetch} [d], [a], b{, c}{, e}      ; cop = ca cg ; dst = shared shared::cta ; src = global ; as = b:constant c:count e:b64
 cp.async.commit_group
-cp.async.wait_group a
+cp.async.wait_group a                                                    ; as = a:constant
 cp.async.wait_all
 cp.async.mbarrier.arrive{.noinc}{.space}.type [a]                       ; space = shared shared::cta ; type = b64
 

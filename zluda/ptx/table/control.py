@@ -10,7 +10,7 @@ trap
 brkpt
 pmevent a
 pmevent.mask a
-nanosleep.type a                        ; type = u32
+nanosleep.type a                        ; type = u32 ; as = a:count
 griddepcontrol.launch_dependents
 griddepcontrol.wait
 setmaxnreg.op.sync.aligned.type a       ; op = inc dec ; type = u32 ; as = a:constant

@@ -33,11 +33,11 @@ cvt.rnd{.relu}.satfinite.dtype.atype d, A, e        ; rnd = rs ; dtype = <fp8x4>
 cvt.rnd{.satfinite}.dtype.atype d, a, b             ; rnd = rz rp ; dtype = ue8m0x2 ; atype = f32
 cvt.rnd{.satfinite}.dtype.atype d, a                ; rnd = rz rp ; dtype = ue8m0x2 ; atype = bf16x2
 cvt.rnd.dtype.atype d, a                            ; rnd = rn ; dtype = bf16x2 ; atype = ue8m0x2
-cvt.pack.sat.dtype.atype d, a, b                    ; dtype = u16 s16 ; atype = s32 ; as = *:any
-cvt.pack.sat.dtype.atype.ctype d, a, b, c           ; dtype = u2 s2 u4 s4 u8 s8 ; atype = s32 ; ctype = b32 ; as = *:any
+cvt.pack.sat.dtype.atype d, a, b                    ; dtype = u16 s16 ; atype = s32 ; as = d:b32
+cvt.pack.sat.dtype.atype.ctype d, a, b, c           ; dtype = u2 s2 u4 s4 u8 s8 ; atype = s32 ; ctype = b32 ; as = d:b32 a:atype+ b:atype+
 cvta.space.type d, m                        ; space = const global local shared shared::cta shared::cluster param param::entry ; type = u32 u64
 cvta.to.space.type d, m                     ; space = const global local shared shared::cta shared::cluster param param::entry ; type = u32 u64
-isspacep.space d, a                         ; space = const global local shared shared::cta shared::cluster param param::entry ; as = d:pred
+isspacep.space d, a                         ; space = const global local shared shared::cta shared::cluster param param::entry ; as = d:pred a:pointer
 mapa{.space}.type d, m, b                   ; space = shared::cluster ; type = u32 u64 ; as = b:count
 getctarank{.space}.type d, m                ; space = shared::cluster ; type = u32 u64 ; as = d:count
 """
