@@ -37,6 +37,11 @@ class PtxError(Error):
             detail += f"; expected {expected}"
         super().__init__(detail)
 
+    def in_file(self, file: str) -> PtxError:
+        """The same error, of a file that the parser was not told of."""
+        place = {"line": self.line, "column": self.column}
+        return PtxError(self.message, file=file, **place, text=self.text, expected=self.expected)
+
 
 class UnsupportedError(Error):
     """Something valid that this version cannot do: ``what`` by its own name, ``where`` it stands.

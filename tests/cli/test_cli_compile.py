@@ -241,3 +241,20 @@ def test_a_cache_that_others_can_write_to_is_refused_by_every_verb(zluda: Machin
         ["compile", path, "--target", "gfx1030", "--json"],
     ):
         assert "others can write to it" in (r := zluda(*words, status=2)).stderr + r.stdout
+
+
+def test_precompile_names_what_it_cannot_read(zluda: Machine) -> None:
+    """A bad file by its path, device code without PTX in a directory, and a device that is no target."""
+    tree = zluda.place / "unread"
+    tree.mkdir()
+    (tree / "bad.ptx").write_text(".version 8.0\n.nonsense\n")
+    (tree / "code.cubin").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xbe\x00" + bytes(100))
+    (tree / "notes.txt").write_text("nothing of ours")
+    done = zluda("precompile", "unread", "--json", status=2)
+    problems = {one["module"]: one["problem"] for one in map(json.loads, done.stdout.splitlines())}
+    assert set(problems) == {"unread/bad.ptx", "unread/code.cubin"}
+    assert problems["unread/bad.ptx"].startswith("unread/bad.ptx:2:1: ")
+    assert problems["unread/code.cubin"] == "machine code only: there is no PTX"
+    for target in ("hip:0", "nonsense"):
+        refused = zluda("precompile", "unread", "-t", target, status=2)
+        assert f"--target {target}: kernels are compiled for cpu or an AMD target" in refused.stderr

@@ -46,6 +46,12 @@ def command(
     from zluda.device import names
     from zluda.report.precompiled import print_results
 
+    for target in targets:
+        if names.kind(target) not in ("cpu", "gfx"):
+            raise Error(
+                f"--target {target}: kernels are compiled for cpu or an AMD target such as gfx1030; "
+                "zluda doctor says which target a GPU is"
+            )
     shapes = [block_shape(text) for text in blocks] or [DEFAULT_BLOCK]
     found = [source for path in paths for source in sources(path)]
     if not found:

@@ -9,6 +9,7 @@ standard output is a JSON object: counts, and the last open call.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -23,7 +24,7 @@ from zluda.errors import Error
 from zluda.trace.images import read_module
 from zluda.tracefile import TraceWriter
 from zluda.tracefile.drain import TAILS_KEY, Drain
-from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
+from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
 
 _IDLE_SECONDS = 0.002
 _BUSY_RECORDS = 2000
@@ -141,7 +142,9 @@ def main() -> None:
     except Error as error:
         # Nobody drains any more: the application must not wait. What is committed, and what the rings hold,
         # is merged when the trace is next opened.
-        control["FLAGS"] |= FLAG_STOPPED
+        control["FLAGS"] |= FLAG_STOPPED | FLAG_FAILED
+        with contextlib.suppress(OSError):  # where the disk is full, it may not fit either
+            (rings_directory(trace) / FAILURE).write_text(str(error))
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(2)
     print(json.dumps(summary), flush=True)

@@ -10,7 +10,7 @@ from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.effects import Effects
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind
-from zluda.tracefile.ring import FLAG_STOPPED, Control, rings_directory
+from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
 from zluda.tracefile.writer import TraceWriter
 
 
@@ -28,15 +28,26 @@ def merge_rings(path: Path) -> bool:
     try:
         if not control.lock():
             return False
+        failed = bool(control["FLAGS"] & FLAG_FAILED)
         control["FLAGS"] |= FLAG_STOPPED  # an application that still runs is no longer recorded
-        _merge(path, directory)
+        _merge(path, directory, _ending(directory, failed=failed))
         shutil.rmtree(directory, ignore_errors=True)
         return True
     finally:
         control.close()
 
 
-def _merge(path: Path, directory: Path) -> None:
+def _ending(directory: Path, *, failed: bool) -> str:
+    """What became of the recorder, in words."""
+    if not failed:
+        return "the recorder was killed"
+    try:
+        return f"the recorder could not go on: {(directory / FAILURE).read_text()}"
+    except FileNotFoundError:
+        return "the recorder could not go on"
+
+
+def _merge(path: Path, directory: Path, ending: str) -> None:
     if not path.exists():
         raise TraceError("there are rings but no trace", file=str(path))
     with Trace(path) as trace:
@@ -47,7 +58,7 @@ def _merge(path: Path, directory: Path) -> None:
         try:
             restored.into(drain)
             drain.finish()
-            writer.add_gap(None, "recorder", "the recorder was killed; what came after is not on record")
+            writer.add_gap(None, "recorder", f"{ending}; what came after is not on record")
             writer.set_meta({"recovered": True, TAILS_KEY: {}})
         finally:
             drain.close()

@@ -126,6 +126,9 @@ CONTROL = {
     "LOST_CALLS": 88,  # calls entered after FLAG_STOPPED
 }
 FLAG_STOPPED = 1
+FLAG_FAILED = 2
+"""The recorder could not go on; why is in the file ``FAILURE`` beside the rings, if that could be written."""
+FAILURE = "failure"
 RING = {"MAGIC": 0, "CAPACITY": 8, "THREAD": 16, "CLOSED": 24, "HEAD": 64, "TAIL": 128}
 
 RECORD_HEADER = struct.Struct("<IHHQQIIQ")  # commit, kind, slots, sequence, time_ns, function, length, extra

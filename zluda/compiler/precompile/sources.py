@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zluda.errors import Error
+from zluda.errors import Error, PtxError
 from zluda.ptx.containers import (
     Container,
     PtxImage,
@@ -43,7 +43,8 @@ class Source:
 def sources(path: Path) -> Iterator[Source]:
     """All modules in a file or below a directory.
 
-    What cannot be read is a source with a problem; a directory's other files are passed over.
+    What cannot be read, and device code without PTX, is a source with a problem; a directory's other files
+    are passed over.
     """
     if not path.is_dir():
         yield from _file(path, named=True)
@@ -66,12 +67,17 @@ def _file(path: Path, *, named: bool) -> Iterator[Source]:
     except OSError as error:
         yield Source(str(path), problem=error.strerror or str(error))
         return
+    except PtxError as error:
+        yield Source(str(path), problem=str(error.in_file(str(path))))
+        return
     except Error as error:
         yield Source(str(path), problem=str(error))
         return
     for number, image in enumerate(found):
         yield Source(f"{path}[{number}]" if len(found) > 1 else str(path), image.text)
-    if named and not found:
+    if not found and _holds_device_code(head, path):
+        yield Source(str(path), problem="machine code only: there is no PTX")
+    elif not found and named:
         yield Source(str(path), problem="holds no PTX")
 
 
@@ -80,7 +86,15 @@ def _promising(head: bytes) -> bool:
     kind = identify(head)
     if kind is Container.PTX:
         return blank_comments(decode(head)).lstrip().startswith(".version")
-    return kind in (Container.FATBIN, Container.ELF)
+    return kind in (Container.FATBIN, Container.CUBIN, Container.ELF)
+
+
+def _holds_device_code(head: bytes, path: Path) -> bool:
+    """Whether a file without PTX is CUDA's all the same: a fatbin, a cubin, or an executable with one."""
+    kind = identify(head)
+    if kind is Container.ELF:
+        return any(True for _ in fatbins_in_elf(path.read_bytes()))
+    return kind in (Container.FATBIN, Container.CUBIN)
 
 
 def _modules(data: bytes) -> Iterator[PtxImage]:
