@@ -120,7 +120,7 @@ def test_a_format_without_channels_is_a_gap(scene: Scene) -> None:
     recorded = scene("odd_arrays")
     assert recorded.status == 0, recorded.errors
     with open_trace(recorded.trace) as trace:
-        assert [a.name for a in trace.allocations if a.kind is AllocationKind.ARRAY][0].startswith(
+        assert next(a.name for a in trace.allocations if a.kind is AllocationKind.ARRAY).startswith(
             "array 8×4"
         )
         assert (4, "memory", "arrays of this format are not looked at") in [gap[:3] for gap in trace.gaps]
