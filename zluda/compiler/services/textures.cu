@@ -27,7 +27,7 @@ static_assert(sizeof(Level) == 40 && sizeof(Descriptor) == 96 + 18 * 40, "as lay
 
 enum Geometry { D1 = 1, D2 = 2, D3 = 3, DIMENSIONS = 3, LAYERED = 4, CUBE = 8, BUFFER = 16 };
 enum Format { U8 = 1, U16 = 2, U32 = 3, S8 = 8, S16 = 9, S32 = 10, HALF = 16, FLOAT = 32 };
-enum Address { WRAP, CLAMP, MIRROR, BORDER };
+enum Address { WRAP, CLAMP, MIRROR, BORDER, BEYOND };  // the last: numbers out of range, as they are
 enum Flags { NORMALIZED = 1, READ_NORMALIZED = 2, SRGB = 4, SEAMLESS = 8 };
 enum Clamp { ON_RANGE_TRAP, ON_RANGE_CLAMP, ON_RANGE_ZERO };
 
@@ -84,6 +84,7 @@ static __device__ i32 wrapped(i32 i, u32 size, u32 address) {
     return i < n ? i : 2 * n - 1 - i;
   }
   if (address == BORDER) return i >= 0 && i < n ? i : -1;
+  if (address == BEYOND) return i;
   return clamp(i, 0, n - 1);
 }
 
@@ -94,7 +95,7 @@ static __device__ i32 fixed_point(float x, u32 size, u32 address, bool normalize
   double wide = fabsf(x) >= 1.17549435e-38f ? (double)x : 0.0;  // NaN and subnormal numbers are 0
   i64 fixed;
   if (normalized) {
-    int bits = size >= 16384 ? 22 : 21;
+    int bits = size > 8192 ? 22 : 21;
     double scale = (double)(1 << bits);
     double s = floor(wide * scale);
     if (address == WRAP || address == MIRROR) {
@@ -113,10 +114,11 @@ static __device__ i32 fixed_point(float x, u32 size, u32 address, bool normalize
   return (i32)max(min(fixed, 1ll << 30), -(1ll << 30));
 }
 
-__device__ __noinline__ Place zluda_placed(float x, u32 size, u32 address, bool normalized, bool linear, i32 offset) {
+__device__ __noinline__ Place zluda_placed(float x, u32 size, u32 address, bool normalized, bool linear, i32 offset,
+                                           bool gathers = false) {
   if (!normalized && address < BORDER) address = CLAMP;
   i32 fixed = fixed_point(x, size, address, normalized, linear) + offset * 256;
-  if (address == CLAMP) fixed = clamp(fixed, 0, ((i32)size - 1) * 256);
+  if (address == CLAMP && !gathers) fixed = clamp(fixed, 0, ((i32)size - 1) * 256);
   i32 first = fixed >> 8;
   return {wrapped(first, size, address), wrapped(first + 1, size, address), (u32)fixed & 255};
 }
@@ -171,9 +173,18 @@ static __device__ u32 encoded_srgb(float x) {
   #pragma unroll 1
   for (u32 i = 0; i < 256; i++) {
     float distance = fabsf(as_float(half_to_float(__zluda_srgb[i])) - x);
-    if (distance < best) best = distance, found = i;
+    if (distance <= best) best = distance, found = i;
   }
   return found;
+}
+
+// Cut, not rounded; what is too large is the largest number.
+static __device__ u32 float_to_half(u32 bits) {
+  u32 sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+  if (rest > 0x7f800000) return 0x7fff;
+  if (rest >= 0x47800000) return sign | (rest == 0x7f800000 ? 0x7c00 : 0x7bff);
+  if (rest >= 0x38800000) return sign | (rest - 0x38000000) >> 13;
+  return sign | (u32)(as_float(rest) * 16777216.0f);
 }
 
 // The border's colour in the format's bits: floats are cut, not rounded, and integers take the lowest bits.
@@ -182,18 +193,12 @@ extern "C" __device__ __noinline__ i32 __zluda_border(const Descriptor *t, const
   float value = s->border[channel];
   u32 bits = as_bits(value), format = t->format;
   if (format == FLOAT) return bits;
-  if (format == HALF) {
-    u32 sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-    if (rest > 0x7f800000) return 0x7fff;
-    if (rest >= 0x47800000) return sign | (rest == 0x7f800000 ? 0x7c00 : 0x7bff);
-    if (rest >= 0x38800000) return sign | (rest - 0x38000000) >> 13;
-    return sign | (u32)(as_float(rest) * 16777216.0f);
-  }
+  if (format == HALF) return float_to_half(bits);
   if (t->flags & READ_NORMALIZED && format != U32 && format != S32) {
     bool is_signed = format == S8 || format == S16;
     value = fminf(fmaxf(value, is_signed ? -1.0f : 0.0f), 1.0f);
     if (decodes_srgb(t, channel)) return encoded_srgb(value);
-    return (i32)((double)value * largest(format));
+    return (i32)floor((double)value * largest(format) + (is_signed ? 0.5 : 0.0));
   }
   switch (format) {
     case U8: return bits & 0xff;
@@ -248,30 +253,26 @@ struct Sum {
   u32 seen;
 };
 
-static __device__ i32 widened(const Descriptor *t, i32 raw) {
-  if (t->format == U8) return raw * 257;
-  if (t->format == S8) {
-    raw = max(raw, -127);
-    return raw * 258 + (raw < 0 ? -((-raw - 1) >> 6) : raw >> 6);
-  }
-  return t->format == S16 ? max(raw, -32767) : raw;
-}
+static __device__ i32 widened(const Descriptor *t, i32 raw) { return t->format == U8 ? raw * 257 : raw; }
 
 static __device__ bool filters_floats(const Descriptor *t, u32 channel) {
   return t->format >= HALF || decodes_srgb(t, channel);
 }
 
+struct Taps {
+  i32 x[4], y[4], z[4];
+  u32 weight[4];
+};
+
 // Four texels (of a slice or a level) of one channel: aligned to the largest exponent of those with a weight.
-extern "C" __device__ __noinline__ Sum __zluda_blend(const Descriptor *t, const Descriptor *s, const Level *level,
-                                                     i32 x0, i32 x1, i32 y0, i32 y1, i32 z, u32 w00, u32 w01,
-                                                     u32 w10, u32 w11, u32 channel) {
-  i32 xs[4] = {x0, x0, x1, x1}, ys[4] = {y0, y1, y0, y1};
-  u32 weights[4] = {w00, w01, w10, w11};
+__device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s, const Level *level, Taps at,
+                                        u32 channel) {
   if (!filters_floats(t, channel)) {
     i64 total = 0;
     #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (weights[i]) total += (i64)widened(t, zluda_raw_texel(t, s, level, xs[i], ys[i], z, channel)) * weights[i];
+      if (at.weight[i])
+        total += (i64)widened(t, zluda_raw_texel(t, s, level, at.x[i], at.y[i], at.z[i], channel)) * at.weight[i];
     return {(double)total, NUMBER};
   }
   u32 bits[4];
@@ -279,8 +280,8 @@ extern "C" __device__ __noinline__ Sum __zluda_blend(const Descriptor *t, const 
   #pragma unroll
   for (int i = 0; i < 4; i++) {
     bits[i] = 0;
-    if (!weights[i]) continue;
-    u32 value = zluda_decoded(t, zluda_raw_texel(t, s, level, xs[i], ys[i], z, channel), channel);
+    if (!at.weight[i]) continue;
+    u32 value = zluda_decoded(t, zluda_raw_texel(t, s, level, at.x[i], at.y[i], at.z[i], channel), channel);
     u32 rest = value & 0x7fffffff;
     if (rest > 0x7f800000) seen |= IS_NAN;
     else if (rest == 0x7f800000) seen |= value >> 31 ? MINUS_INFINITY : PLUS_INFINITY;
@@ -298,7 +299,7 @@ extern "C" __device__ __noinline__ Sum __zluda_blend(const Descriptor *t, const 
     u32 down = exponent - (rest >> 23);
     i64 mantissa = (i64)((rest & 0x7fffff) | 0x800000) << 4;  // 27 bits below its leading one
     mantissa = down < 32 ? mantissa >> down >> (27 - kept) : 0;
-    total += (bits[i] >> 31 ? -mantissa : mantissa) * weights[i];
+    total += (bits[i] >> 31 ? -mantissa : mantissa) * at.weight[i];
   }
   return {total ? scalbn((double)total, (int)exponent - 127 - kept) : 0.0, seen};
 }
@@ -306,7 +307,9 @@ extern "C" __device__ __noinline__ Sum __zluda_blend(const Descriptor *t, const 
 // A finished sum as a float's bits, rounded once: ties away from zero, or up for normalised integers.
 __device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 channel) {
   if (!filters_floats(t, channel)) {
-    float whole = (float)floor(sum.total / 256 + 0.5);
+    float whole = t->format == S8 ? (float)(((i64)sum.total * 33025 + 16384) >> 15)
+                                  : (float)floor(sum.total / 256 + 0.5);
+    if (t->format == S8 || t->format == S16) whole = fmaxf(whole, -32767.0f);
     return as_bits(__fdiv_rn(whole, t->format == U8 || t->format == U16 ? 65535.0f : 32767.0f));
   }
   u32 infinite = sum.seen & (PLUS_INFINITY | MINUS_INFINITY);
@@ -325,11 +328,40 @@ __device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 cha
 
 static __device__ i32 fixed_lod(float x) { return (i32)limited(trunc((double)(x == x ? x : 0.0f) * 256), 1e6); }
 
-// A level of detail in 256ths, biased and clamped.
-static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod) {
-  i32 fixed = fixed_lod(lod) + fixed_lod(s->mip_bias);
+// A level of detail in 256ths, biased and clamped; where the instruction has none, 0 and only clamped.
+static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod, bool explicit_lod) {
+  i32 fixed = explicit_lod ? fixed_lod(lod) + fixed_lod(s->mip_bias) : 0;
   fixed = clamp(fixed, fixed_lod(s->min_lod), fixed_lod(s->max_lod));
   return clamp(fixed, 0, ((i32)t->levels - 1) * 256);
+}
+
+enum { SEAMLESS_FACES = 4 };  // in place of a number of dimensions
+
+// A direction as whole numbers: a place on a cube of n texels an edge, in halves of a texel from its middle.
+static __device__ void on_neighbour(i32 n, i32 &x, i32 &y, i32 &z) {
+  i32 u = 2 * x + 1 - n, v = 2 * y + 1 - n, face = z % 6, first = z - face, m = n;
+  if (u < -n || u > n) m = n - 1, u = u < 0 ? -n : n;
+  else if (v < -n || v > n) m = n - 1, v = v < 0 ? -n : n;
+  else return;
+  u = clamp(u, -n, n), v = clamp(v, -(n - (abs(u) == n)), n - (abs(u) == n));
+  i32 px, py, pz;
+  switch (face) {
+    case 0: px = m, py = -v, pz = -u; break;
+    case 1: px = -m, py = -v, pz = u; break;
+    case 2: px = u, py = m, pz = v; break;
+    case 3: px = u, py = -m, pz = -v; break;
+    case 4: px = u, py = -v, pz = m; break;
+    default: px = -u, py = -v, pz = -m;
+  }
+  if (abs(pz) == n) face = pz < 0 ? 5 : 4, u = pz < 0 ? -px : px, v = -py;
+  else if (abs(py) == n) face = py < 0 ? 3 : 2, u = px, v = py < 0 ? -pz : pz;
+  else face = px < 0 ? 1 : 0, u = px < 0 ? pz : -pz, v = -py;
+  x = clamp((u + n - 1) >> 1, 0, n - 1), y = clamp((v + n - 1) >> 1, 0, n - 1), z = first + face;
+}
+
+static __device__ void across_seams(Taps &at, i32 n) {
+  #pragma unroll
+  for (int i = 0; i < 4; i++) on_neighbour(n, at.x[i], at.y[i], at.z[i]);
 }
 
 struct Where {
@@ -342,10 +374,10 @@ struct Where {
 template <int DIMENSIONS>
 __device__ __noinline__ uint4 zluda_unfiltered(Where w, u32 number) {
   const Level *level = &w.t->level[number];
-  bool normalized = w.s->flags & NORMALIZED;
+  bool normalized = w.t->geometry & CUBE || w.s->flags & NORMALIZED;
   i32 x = zluda_placed(w.x, level->width, w.s->address[0], normalized, false, w.ox).first;
   i32 y = DIMENSIONS > 1 ? zluda_placed(w.y, level->height, w.s->address[1], normalized, false, w.oy).first : 0;
-  i32 z = DIMENSIONS > 2 ? zluda_placed(w.z, level->depth, w.s->address[2], normalized, false, w.oz).first : w.slice;
+  i32 z = DIMENSIONS == 3 ? zluda_placed(w.z, level->depth, w.s->address[2], normalized, false, w.oz).first : w.slice;
   return __zluda_texel(w.t, w.s, number, x, y, z);
 }
 
@@ -353,22 +385,27 @@ __device__ __noinline__ uint4 zluda_unfiltered(Where w, u32 number) {
 template <int DIMENSIONS>
 __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 channel) {
   const Level *level = &w.t->level[number];
-  bool normalized = w.s->flags & NORMALIZED, linear = w.s->filter != 0;
-  Place x = zluda_placed(w.x, level->width, w.s->address[0], normalized, linear, w.ox);
+  bool normalized = w.t->geometry & CUBE || w.s->flags & NORMALIZED, linear = w.s->filter != 0;
+  bool seamless = DIMENSIONS == SEAMLESS_FACES;
+  Place x = zluda_placed(w.x, level->width, seamless ? BEYOND : w.s->address[0], normalized, linear, w.ox);
   // A line is an image of one row, and is read at its upper edge.
-  Place y = zluda_placed(DIMENSIONS > 1 ? w.y : 0.0f, level->height, w.s->address[1], normalized, linear, w.oy);
+  Place y = zluda_placed(DIMENSIONS > 1 ? w.y : 0.0f, level->height, seamless ? BEYOND : w.s->address[1], normalized,
+                         linear, w.oy);
   Place z = {w.slice, w.slice, 0};
-  if (DIMENSIONS > 2) z = zluda_placed(w.z, level->depth, w.s->address[2], normalized, linear, w.oz);
-  Pair slices = split(share, z.weight, true);
+  if (DIMENSIONS == 3) z = zluda_placed(w.z, level->depth, w.s->address[2], normalized, linear, w.oz);
+  Pair slices = split(share, z.weight, false);
   Sum sum = {0, 0};
   #pragma unroll
-  for (int i = 0; i < (DIMENSIONS > 2 ? 2 : 1); i++) {
+  for (int i = 0; i < (DIMENSIONS == 3 ? 2 : 1); i++) {
     u32 whole = i ? slices.second : slices.first;
     if (!whole) continue;
     Pair columns = split(whole, x.weight, true);
     Pair left = split(columns.first, y.weight, false), right = split(columns.second, y.weight, true);
-    Sum part = __zluda_blend(w.t, w.s, level, x.first, x.second, y.first, y.second, i ? z.second : z.first,
-                             left.first, left.second, right.first, right.second, channel);
+    i32 slice = i ? z.second : z.first;
+    Taps at = {{x.first, x.first, x.second, x.second}, {y.first, y.second, y.first, y.second},
+               {slice, slice, slice, slice}, {left.first, left.second, right.first, right.second}};
+    if (DIMENSIONS == SEAMLESS_FACES) across_seams(at, level->width);
+    Sum part = zluda_blend(w.t, w.s, level, at, channel);
     sum.total += part.total;
     sum.seen |= part.seen;
   }
@@ -378,7 +415,7 @@ __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 
 // `tex` by float coordinates. `lod` is only looked at where there are levels to choose from.
 template <int DIMENSIONS>
 __device__ __noinline__ uint4 zluda_sampled(Where w, float lod, bool explicit_lod) {
-  i32 fixed = explicit_lod ? chosen_lod(w.t, w.s, lod) : 0;
+  i32 fixed = chosen_lod(w.t, w.s, lod, explicit_lod);
   bool blends = w.s->mip_filter && fixed & 255 && reads_floats(w.t);
   u32 number = w.s->mip_filter ? fixed >> 8 : (fixed + 128) >> 8;
   number = min(number, w.t->levels - 1);
@@ -450,11 +487,13 @@ struct Facing {
 };
 
 __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
+  x = x == x ? x : 0, y = y == y ? y : 0, z = z == z ? z : 0;
   float ax = fabsf(x), ay = fabsf(y), az = fabsf(z), u, v, most;
   i32 face;
-  if (az >= ax && az >= ay) face = signbit(z) ? 5 : 4, u = signbit(z) ? -x : x, v = -y, most = az;
-  else if (ay >= ax) face = signbit(y) ? 3 : 2, u = x, v = signbit(y) ? -z : z, most = ay;
-  else face = signbit(x) ? 1 : 0, u = signbit(x) ? z : -z, v = -y, most = ax;
+  if (az >= ax && az >= ay) face = z < 0 ? 5 : 4, u = z < 0 ? -x : x, v = -y, most = az;
+  else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z, most = ay;
+  else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y, most = ax;
+  if (most == 0) return {4, 0.5f, 0.5f};
   // Cut to 21 bits where it is used: a quotient of double precision is as good as exact.
   double by = 0.5 / (double)most;
   return {face, (float)((double)u * by + 0.5), (float)((double)v * by + 0.5)};
@@ -464,6 +503,7 @@ static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, 
   Facing at = zluda_facing(x, y, z);
   Where w = {__zluda_descriptor(t), __zluda_descriptor(s), at.s, at.t, 0, at.face, 0, 0, 0};
   w.slice += 6 * layer_of(w.t, layer);
+  if (w.s->flags & SEAMLESS && w.s->filter) return zluda_sampled<SEAMLESS_FACES>(w, lod, has_lod);
   return zluda_sampled<2>(w, lod, has_lod);
 }
 
@@ -595,8 +635,8 @@ __device__ __noinline__ uint4 zluda_gathered(u64 th, u64 sh, u32 layer, float fx
   const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
   bool normalized = s->flags & NORMALIZED;
   const Level *level = &t->level[0];
-  Place x = zluda_placed(fx, level->width, s->address[0], normalized, true, gather_offset(ox));
-  Place y = zluda_placed(fy, level->height, s->address[1], normalized, true, gather_offset(oy));
+  Place x = zluda_placed(fx, level->width, s->address[0], normalized, true, gather_offset(ox), true);
+  Place y = zluda_placed(fy, level->height, s->address[1], normalized, true, gather_offset(oy), true);
   i32 z = layer_of(t, layer);
   return make_uint4(gathered_one(t, s, x.first, y.second, z, c), gathered_one(t, s, x.second, y.second, z, c),
                     gathered_one(t, s, x.second, y.first, z, c), gathered_one(t, s, x.first, y.first, z, c));
@@ -614,8 +654,8 @@ ENTRY uint4 __zluda_tld4_acube(u64 th, u64 sh, u32 layer, float fx, float fy, fl
   const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
   Facing at = zluda_facing(fx, fy, fz);
   const Level *level = &t->level[0];
-  Place x = zluda_placed(at.s, level->width, CLAMP, true, true, 0);
-  Place y = zluda_placed(at.t, level->height, CLAMP, true, true, 0);
+  Place x = zluda_placed(at.s, level->width, CLAMP, true, true, 0, true);
+  Place y = zluda_placed(at.t, level->height, CLAMP, true, true, 0, true);
   i32 z = at.face + 6 * layer_of(t, layer);
   return make_uint4(gathered_one(t, s, x.first, y.second, z, c), gathered_one(t, s, x.second, y.second, z, c),
                     gathered_one(t, s, x.second, y.first, z, c), gathered_one(t, s, x.first, y.first, z, c));
@@ -643,7 +683,7 @@ __device__ __noinline__ u64 zluda_place_in_surface(const Descriptor *t, u32 laye
     if (mode == ON_RANGE_TRAP) __zluda_stop_surface();
     if (mode != ON_RANGE_CLAMP) return 0;
     if (x < 0) x = 0;
-    else if (x > width - size) x = width - (i32)t->texel_bytes;
+    else if (x > width - size) x = width - size;
     y = clamp(y, 0, height - 1), z = clamp(z, 0, depth - 1), layer = min(layer, (u32)layers - 1);
   }
   return level->address + (z + layer) * level->slice_pitch + y * level->row_pitch + x;
@@ -672,12 +712,6 @@ ENTRY u64 __zluda_surface_a1d(u64 t, u32 layer, i32 x, i32 bytes, u32 mode, u32 
 
 ENTRY u64 __zluda_surface_a2d(u64 t, u32 layer, i32 x, i32 y, i32 bytes, u32 mode, u32 stores) {
   return surface(t, layer, x, y, 0, bytes, mode, stores);
-}
-
-static __device__ u32 float_to_half(u32 bits) {
-  u16 half;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(as_float(bits)));
-  return half;
 }
 
 // A value as the surface's format holds it.
@@ -730,11 +764,13 @@ ENTRY u32 __zluda_query(u64 handle, u32 what, u32 level, u32 of_surface) {
   const Level *of = &t->level[level];
   u32 dimensions = t->geometry & DIMENSIONS;
   if (what == 0) return of->width;
-  if (what == 1) return dimensions > 1 ? of->height : of_surface || t->geometry & BUFFER ? 0 : 1;
-  return dimensions > 2 ? of->depth : t->geometry & LAYERED ? t->layers : 0;
+  bool layered = t->geometry & LAYERED;
+  if (what == 1 && dimensions > 1) return of->height;
+  if (what == 1) return layered ? t->layers : of_surface || t->geometry & BUFFER ? 0 : 1;
+  return dimensions > 2 ? of->depth : layered && dimensions > 1 ? t->layers : 0;
 }
 
 ENTRY u32 __zluda_istypep(u64 handle, u32 kind) {
   const Descriptor *t = look_up(handle);
-  return t && t->kind == kind;
+  return t && handle >> 32 && t->kind == kind;  // of a variable, by its address: objects' handles are small
 }

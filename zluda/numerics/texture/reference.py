@@ -21,8 +21,8 @@ from zluda.numerics.texture.tables import LOG2, SRGB
 Array = np.ndarray[Any, Any]
 
 _LEAST = -100000  # an exponent below every number's
-_WIDE = 16384
-"""Sizes from here on are multiplied with one bit more of a normalised coordinate."""
+_WIDE = 8193
+"""Sizes from here on are multiplied with one bit more of a normalised coordinate (131072 was not tried)."""
 
 
 @dataclass(frozen=True)
@@ -173,21 +173,23 @@ def blend_floats(groups: Sequence[tuple[Array, Array]], precision: int) -> Array
     return rounded
 
 
-def blend_integers(groups: Sequence[tuple[Array, Array]], largest: int) -> Array:
-    """The same of normalised integers of 16 bits: the sum, rounded half up, as f64."""
-    total = sum((texels.astype(np.int64) * weights).sum(0) for texels, weights in groups)
-    return np.floor(np.asarray(total) / 256 + 0.5) / largest
+def blend_integers(groups: Sequence[tuple[Array, Array]], format: Format) -> Array:
+    """The same of normalised integers, as ones of 16 bits: the sum, rounded half up, as f64.
+
+    Signed bytes are 258 and 1/128 times as large then; in one of twenty the unit's last bit is another.
+    """
+    total = np.asarray(sum((texels.astype(np.int64) * weights).sum(0) for texels, weights in groups))
+    if format == Format.SIGNED_INT8:
+        return np.maximum((total * 33025 + 16384) >> 15, -32767) / 32767
+    if format == Format.SIGNED_INT16:
+        return np.maximum(np.floor(total / 256 + 0.5), -32767) / 32767
+    return np.floor(total / 256 + 0.5) / 65535
 
 
 def widened(image: Image, texels: Array) -> Array:
-    """Normalised 8-bit integers as the 16-bit ones that are filtered."""
-    if image.format == Format.UNSIGNED_INT8:
-        return texels.astype(np.int64) * 257
-    if image.format == Format.SIGNED_INT8:
-        whole = np.maximum(texels.astype(np.int64), -127)
-        return whole * 258 + np.where(whole < 0, -((-whole - 1) >> 6), whole >> 6)
-    least = -32767 if image.format == Format.SIGNED_INT16 else 0
-    return np.maximum(texels.astype(np.int64), least)
+    """Normalised bytes as integers of 16 bits, but for signed ones."""
+    wide = texels.astype(np.int64)
+    return wide * 257 if image.format == Format.UNSIGNED_INT8 else wide
 
 
 # --- a whole fetch ---------------------------------------------------------------------------------------
@@ -205,13 +207,13 @@ class Tap:
 
 
 def level_weights(image: Image, lod: Array | None, n: int) -> list[tuple[Array, Array]]:
-    """(level, weight) pairs of each sample. ``lod`` None: level 0."""
+    """(level, weight) pairs of each sample. ``lod`` None: level 0, clamped but not biased."""
     whole = np.full(n, 256, np.int64)
-    if lod is None:
-        return [(np.zeros(n, np.int64), whole)]
     top = (len(image.levels) - 1) * 256
-    fixed = np.trunc(np.clip(np.nan_to_num(lod.astype(np.float64), posinf=1e9, neginf=-1e9), -1e6, 1e6) * 256)
-    fixed = fixed + np.trunc(image.mip_bias * 256)
+    fixed: Array = np.zeros(n)
+    if lod is not None:
+        wide = np.nan_to_num(lod.astype(np.float64), posinf=1e9, neginf=-1e9)
+        fixed = np.trunc(np.clip(wide, -1e6, 1e6) * 256) + np.trunc(image.mip_bias * 256)
     fixed = np.clip(fixed, np.trunc(image.min_lod * 256), np.trunc(image.max_lod * 256))
     fixed = np.clip(fixed, 0, top).astype(np.int64)
     if image.mip_filter == Filter.POINT:
@@ -231,7 +233,7 @@ def taps(
         slices: list[tuple[Array, Array]] = [(layer if layer is not None else np.zeros(n, np.int64), share)]
         if image.dimensions == 3:
             first, second, weight = axes[2]
-            low, high = split(share, weight, second_first=True)
+            low, high = split(share, weight, second_first=False)
             slices = [(first, low), (second, high)]
         groups += [_square(axes, level, z, whole) for z, whole in slices]
     return groups
@@ -282,11 +284,10 @@ def _border(image: Image) -> Array:
     return np.array(image.border, np.float64)
 
 
-def four_channels(image: Image, words: Array) -> Array:
-    """Channels that are not there: 0, and 1 for the fourth."""
+def four_channels(words: Array) -> Array:
+    """Channels that are not there are 0, the fourth too."""
     n, channels = words.shape
-    one = 0x3F800000 if image.reads_floats else 1
-    missing = np.array([[0, 0, 0, one]], np.uint32).repeat(n, 0)
+    missing = np.zeros((n, 4), np.uint32)
     missing[:, :channels] = words
     return missing
 
@@ -304,8 +305,8 @@ def sample(
         texels, outside = _texels(image, everything[0])
         words = decoded(image, texels)
         words[outside] = border_words(image)[: words.shape[1]]
-        return four_channels(image, words)
-    return four_channels(image, _bits(_filtered(image, groups)))
+        return four_channels(words)
+    return four_channels(_bits(_filtered(image, groups)))
 
 
 def _filtered(image: Image, groups: list[list[Tap]]) -> Array:
@@ -322,7 +323,7 @@ def _filtered(image: Image, groups: list[list[Tap]]) -> Array:
         pairs.append((np.stack(values), weights))
     if precision:
         return blend_floats(pairs, precision).astype(np.float32)
-    return blend_integers(pairs, 65535 if image.format in (1, 2) else 32767).astype(np.float32)
+    return blend_integers(pairs, image.format).astype(np.float32)
 
 
 def border_words(image: Image) -> Array:
