@@ -61,6 +61,16 @@ DEVICE ?= cpu
 conformance: setup  ## every instruction form against an H200's results, on DEVICE=cpu, gfx1030 … (a minute)
 	$(BIN)/python tests/conformance/judge.py --device $(DEVICE)
 
+SECONDS ?= 60
+SEED ?=
+.PHONY: fuzz
+fuzz: setup  ## random programs, the CPU against emulated AMD GPUs, for SECONDS=60 from SEED (default: the time)
+	ZLUDA_CACHE_POLICY=off $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: fuzz-texts
+fuzz-texts: setup  ## 100,000 damaged PTX texts, each to end in a module or an error
+	$(BIN)/python tests/fuzz/texts.py --count 100000
+
 lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
