@@ -256,6 +256,28 @@ bar.sync 0; add.u64 %a3, %a1, 128; cvt.u64.u32 %a4, %r10; add.u64 %a3, %a3, %a4;
     assert (found[128:192] == shared).all()
 
 
+def test_no_cluster_is_taken_over(device: zluda.device.api.Device) -> None:
+    """``clusterlaunchcontrol`` answers at once that nothing was cancelled, to both blocks of a cluster."""
+    body = """
+.shared .align 16 .b128 answer; .shared .align 8 .b64 bar; .reg .b128 %q; .reg .pred %c;
+setp.eq.u32 %p1, %r1, 0; mov.u32 %r10, answer; mov.u32 %r11, bar;
+@%p1 st.shared.u32 [answer], 77; @%p1 mbarrier.init.shared.b64 [bar], 1;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.and.u32 %p2, %r3, 0, %p1;
+@%p2 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes
+  .multicast::cluster::all.b128 [%r10], [%r11];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;
+ld.shared.b128 %q, [answer]; clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %c, %q;
+selp.u32 %r12, 5, 6, %c; mul.wide.u32 %a2, %r2, 4; add.u64 %a2, %a1, %a2;
+@%p1 st.global.u32 [%a2], %r12;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+"""
+    out = device.array(numpy.zeros(4, numpy.uint32))
+    kernel(device, body).launch(grid=4, block=32, args=[out], cluster=2)
+    assert out.numpy().tolist() == [6] * 4
+
+
 def test_arriving_does_not_wait(device: zluda.device.api.Device) -> None:
     """A warp that has arrived may wait for what another writes behind the barrier."""
     body = """

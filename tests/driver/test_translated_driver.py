@@ -271,10 +271,7 @@ class TestLaunches:
         launch(4, b"".join(n.to_bytes(4, "little") for n in (1, 1, 1)))
         launch(6, (1).to_bytes(4, "little"))
         launch(2, bytes(64))
-        with pytest.raises(UnsupportedError, match=r"COOPERATIVE.*kernel add"):
-            launch(2, (1).to_bytes(64, "little"))
-        with pytest.raises(UnsupportedError, match="CLUSTER_DIMENSION"):
-            launch(4, b"".join(n.to_bytes(4, "little") for n in (2, 1, 1)))
+        launch(2, (1).to_bytes(64, "little"))
         with pytest.raises(UnsupportedError, match="4711"):
             launch(4711, b"")
 

@@ -35,6 +35,19 @@ def resident_blocks(block: Dim3, shared_bytes: int) -> int:
     return MULTIPROCESSORS * each
 
 
+# Multiprocessors that clusters of so many blocks can use, and blocks of clusters that each has room for: what
+# an H200 answers, whose groups of multiprocessors are not all alike.
+_CLUSTERED = {1: 132, 2: 132, 4: 124, 8: 124, 16: 116}
+_CLUSTERED_BLOCKS = 8
+
+
+def active_clusters(block: Dim3, shared_bytes: int, blocks: int) -> int:
+    """How many clusters of ``blocks`` blocks an H100 has room for at once, to within one."""
+    each = min(resident_blocks(block, shared_bytes) // MULTIPROCESSORS, _CLUSTERED_BLOCKS)
+    size = next(n for n in _CLUSTERED if n >= blocks)
+    return _CLUSTERED[size] * each // blocks
+
+
 def cluster_shape(kernel: Arranged, together: Together) -> Dim3 | None:
     """The launch's clusters: by attribute, else by ``.reqnctapercluster``; None where neither says."""
     if together.cluster is not None:

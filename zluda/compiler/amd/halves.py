@@ -5,6 +5,7 @@ that share a wave are not two warps to it where
 
 * a barrier counts threads, or threads only arrive at it;
 * they may meet different barriers, or one of them meets more;
+* one may leave while others wait at a cluster's barrier, which counts who has left;
 * one may wait in a loop for what the other writes (a lock, a flag).
 
 Such a kernel is built with one warp a wave. The answer errs towards that: what is said of a branch is said of
@@ -16,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zluda.compiler.amd.unit import is_barrier, names_threads
-from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch, build_graph
+from zluda.compiler.amd.unit import is_barrier, meets_cluster, names_threads
+from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Leave, Switch, build_graph
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.operands import definitions, registers, uses
 from zluda.compiler.analysis.order import Component, weak_topological_order
@@ -40,6 +41,10 @@ def may_disturb(unit: Unit) -> str:
         halves = _Halves(function, build_graph(function, unit.file), synchronising)
         for found, what in (
             (halves.counted_barrier(), "a barrier for some of a block's threads"),
+            (
+                halves.early_exit() if meets_cluster(unit) else None,
+                "warps that may leave ahead of a cluster's barrier",
+            ),
             (halves.divergent_barrier(), "warps that may meet different barriers"),
             (halves.waiting(), "warps that may wait for each other"),
         ):
@@ -89,6 +94,14 @@ class _Halves:
     def counted_barrier(self) -> Instruction | None:
         """A barrier with a thread count."""
         return next((i for i in self._instructions() if is_barrier(i) and names_threads(i)), None)
+
+    def early_exit(self) -> Instruction | None:
+        """What stands in front of the first of several places at which threads leave the kernel."""
+        leaves = [n for n in self._blocks if isinstance(self.graph.blocks[n].terminator, Leave)]
+        instructions = [i for n in leaves for i in self.graph.blocks[n].instructions] or [
+            *self._instructions()
+        ]
+        return instructions[0] if len(leaves) > 1 and instructions else None
 
     def divergent_barrier(self) -> Instruction | None:
         """A barrier that warps may come to while others of their wave are on the way to another."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower.cluster import of_block
@@ -92,6 +93,7 @@ def change(
     )
     address, offset = place or address_of(f, target)
     if rank is not None:
+        space = CLUSTER
         address = map_lanes(f, [address], lambda v: of_block(f, b.resize(v[0], "i32"), rank))
     f.ops.fence(f, _scope(f))
     return f.ops.atomic(f, space, address, offset, "mbarrier", ScalarType.B64, [operand], wanted=wanted)

@@ -28,7 +28,7 @@ class ClusterMemory:
     def parameters(
         self, explicit: bytes, grid: Dim3, together: Together, shared_bytes: int, dynamic_bytes: int
     ) -> bytes:
-        """A kernel's own parameters and those of a launch in clusters; ``shared_bytes`` are all of a block."""
+        """A kernel's own parameters and those of a launch in clusters; ``shared_bytes`` are a block's."""
         blocks = grid[0] * grid[1] * grid[2]
         shift = max(shared_bytes - 1, _ALIGN - 1).bit_length()
         records = blocks // together.blocks * clusters.RECORD_BYTES

@@ -15,13 +15,21 @@ from zluda.driver.translated.services import ServiceEntries
 from zluda.driver.translated.state import State
 from zluda.driver.translated.streams import StreamEntries
 from zluda.driver.translated.textures import TextureEntries
+from zluda.driver.translated.together import TogetherEntries
 from zluda.errors import DeviceError
 
 __all__ = ["TranslatedDriver"]
 
 
 class TranslatedDriver(
-    ContextEntries, CodeEntries, BoxEntries, TextureEntries, StreamEntries, LaunchEntries, ServiceEntries
+    ContextEntries,
+    CodeEntries,
+    BoxEntries,
+    TextureEntries,
+    StreamEntries,
+    LaunchEntries,
+    TogetherEntries,
+    ServiceEntries,
 ):
     """:class:`zluda.driver.Driver` over ``device``, which it owns: ``close()`` closes it."""
 

@@ -1,12 +1,17 @@
-"""Clusters and cooperative grids: what CUDA refuses, and what it says there is room for."""
+"""Clusters, cooperative grids and tensor maps: what CUDA refuses, and what it says there is room for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from zluda.compiler import tensor_map
+from zluda.compiler.tensor_map import Tensor, TensorMapError
 from zluda.device.base import Kernel, Together
-from zluda.device.together import Arranged, arrangement, resident_blocks
+from zluda.device.together import MAX_CLUSTER, Arranged, active_clusters, arrangement, resident_blocks
 from zluda.driver.base import Dim3
 from zluda.driver.errors import CudaError
-from zluda.driver.translated.state import Function, State
+from zluda.driver.translated.code import kernel_of
+from zluda.driver.translated.state import Function, State, entry
 from zluda.errors import LaunchError
 
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14  # CUfunction_attribute
@@ -27,10 +32,67 @@ def check_together(
         found = arrangement(kernel, grid, together) if isinstance(kernel, Arranged) else together
     except LaunchError as error:
         raise CudaError("CUDA_ERROR_INVALID_CLUSTER_SIZE", detail=str(error), launch=error) from error
-    if found.blocks > PORTABLE_CLUSTER and not function.attributes.get(NON_PORTABLE_CLUSTER_SIZE_ALLOWED):
-        detail = f"{found.blocks} blocks a cluster; the kernel allows {PORTABLE_CLUSTER}"
-        raise CudaError("CUDA_ERROR_INVALID_CLUSTER_SIZE", detail=detail)
+    _check_size(function, found.blocks)
     blocks, room = grid[0] * grid[1] * grid[2], resident_blocks(block, kernel.shared_bytes + shared_bytes)
     if together.cooperative and blocks > room:
         detail = f"{blocks} blocks at once; there is room for {room}"
         raise CudaError("CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", detail=detail)
+
+
+def _largest(function: Function) -> int:
+    allowed = function.attributes.get(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+    return MAX_CLUSTER if allowed else PORTABLE_CLUSTER
+
+
+def _check_size(function: Function, blocks: int) -> None:
+    if blocks > _largest(function):
+        detail = f"{blocks} blocks a cluster; the kernel allows {_largest(function)}"
+        raise CudaError("CUDA_ERROR_INVALID_CLUSTER_SIZE", detail=detail)
+
+
+class TogetherEntries:
+    """``cuOccupancyMaxActiveClusters``, ``cuOccupancyMaxPotentialClusterSize``, ``cuTensorMap*``."""
+
+    _state: State
+
+    @entry()
+    def cuOccupancyMaxActiveClusters(
+        self, function: int, block: Dim3, shared_bytes: int, cluster: Dim3
+    ) -> int:
+        """How many clusters of this shape there is room for at once; ``shared_bytes`` are dynamic."""
+        found = self._state.functions[function]
+        kernel = kernel_of(self._state, found)
+        blocks = cluster[0] * cluster[1] * cluster[2]
+        _check_size(found, blocks)
+        return active_clusters(block, kernel.shared_bytes + shared_bytes, blocks)
+
+    @entry()
+    def cuOccupancyMaxPotentialClusterSize(self, function: int, block: Dim3, shared_bytes: int) -> int:
+        """The most blocks that a cluster may have."""
+        return _largest(self._state.functions[function])
+
+    @entry()
+    def cuTensorMapEncodeTiled(self, tensor: Tensor, box: Sequence[int]) -> bytes:
+        """128 bytes, as NVIDIA's driver makes them."""
+        return _encoded(lambda: tensor_map.encode_tiled(tensor, box))
+
+    @entry()
+    def cuTensorMapEncodeIm2col(
+        self, tensor: Tensor, lower: Sequence[int], upper: Sequence[int], channels: int, pixels: int
+    ) -> bytes:
+        """128 bytes, as NVIDIA's driver makes them."""
+        return _encoded(lambda: tensor_map.encode_im2col(tensor, lower, upper, channels, pixels))
+
+    @entry()
+    def cuTensorMapReplaceAddress(self, found: bytes, address: int) -> bytes:
+        """The map with another address."""
+        if len(found) != tensor_map.MAP_BYTES or address % 16:
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"a tensor map at {address:#x}")
+        return address.to_bytes(8, "little") + found[8:]
+
+
+def _encoded(make: Callable[[], bytes]) -> bytes:
+    try:
+        return make()
+    except TensorMapError as error:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error)) from error

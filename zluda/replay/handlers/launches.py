@@ -44,6 +44,26 @@ def _exchanged(state: Playback, launch: Launch, parameters: bytes) -> bytes:
     return bytes(moved)
 
 
+_ALIGNED = 64  # bytes of a parameter that may ask for more than 16 bytes' alignment: a tensor map
+
+
+def _placed(state: Playback, launch: Launch, function: int, parameters: bytes) -> bytes:
+    """The parameters where this driver's kernel has them.
+
+    NVIDIA's driver aligns a parameter in its constant bank, in which parameters begin at 0x210 on sm_90: one
+    of 64 bytes' alignment that comes first is at offset 112. Translated code has it at 0.
+    """
+    if not any(size >= _ALIGNED for _, size in launch.layout or ()):
+        return parameters
+    slots = state.driver.parameter_layout(function)
+    if launch.layout is None or len(slots) != len(launch.layout):
+        return parameters
+    placed = bytearray(max((s.offset + s.size for s in slots), default=0))
+    for slot, (offset, size) in zip(slots, launch.layout, strict=True):
+        placed[slot.offset : slot.offset + size] = parameters[offset : offset + size]
+    return bytes(placed)
+
+
 def launch_attributes(call: Call, launch: Launch) -> tuple[LaunchAttribute, ...]:
     """As recorded, and the one that an entry's name says."""
     recorded = attributes(launch.attributes)
@@ -70,7 +90,12 @@ def issue(state: Playback, call: Call, launch: Launch) -> None:
         launch.block,
         launch.shared_bytes,
         stream,
-        _exchanged(state, launch, state.memory.translate_words(launch.parameters)),
+        _placed(
+            state,
+            launch,
+            function,
+            _exchanged(state, launch, state.memory.translate_words(launch.parameters)),
+        ),
         attributes=launch_attributes(call, launch),
     )
     state.driver.cuStreamSynchronize(stream)
