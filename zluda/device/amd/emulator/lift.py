@@ -22,6 +22,7 @@ from zluda.device.amd.emulator.values import FloatMode
 from zluda.device.amd.emulator.wave import B, S, Wave
 
 _SPAN = 512  # instructions over which registers are kept out of memory; beyond, code generation only slows
+_SHORT = 128  # instructions of a kernel in which long functions are written out where they are used
 _MEMORY = ("global_", "flat_", "scratch_", "buffer_")
 
 
@@ -64,7 +65,8 @@ class _Lifter:
         self, graph: Graph, kernel: KernelEntry, target: Target, wave_size: int, *, count: bool
     ) -> None:
         self.graph, self.count = graph, count
-        self.module = Module()
+        called = "noinline" if len(graph.instructions) > _SHORT else "alwaysinline"
+        self.module = Module(helpers=f"{called} nounwind #0")
         self.wave = Wave(
             target, wave_size, self.module, FloatMode(), kernel=kernel.name, entry=kernel.address
         )

@@ -1,7 +1,7 @@
 """Functions of table rows as functions of the module: called by each instruction, not written out in each.
 
 What an instruction like V_DIV_FIXUP does takes dozens of host instructions. Written out, a kernel of many
-divisions takes minutes to compile; a call costs a few registers' moves.
+divisions takes minutes to compile. A call moves registers about; short kernels do without (``lift.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from zluda.compiler.ir import Builder, Value
 from zluda.device.amd.emulator.values import Context, Typed
 
 Operand = Typed | int | float | str
-ATTRIBUTES = "noinline nounwind #0"
-
 _results: dict[str, tuple[str, str]] = {}  # helper → kind and LLVM type of what it returns: its name says
 
 
@@ -42,7 +40,7 @@ def out_of_line(function: Callable[..., Typed]) -> Callable[..., Typed]:
             return inner.splat(result.value, lanes)
 
         passed = [_passed(b, o) for o in typed]
-        b.module.function(name, [(p.type, p.lanes) for p in passed], emit, attributes=ATTRIBUTES)
+        b.module.function(name, [(p.type, p.lanes) for p in passed], emit)
         kind, element = _results[name]
         return typed[0].like(b.call(name, passed, element, lanes), kind)
 
