@@ -112,7 +112,7 @@ class HipDevice:
         except CudaError as error:
             raise DeviceError(self.name, f"{file}: {error}") from error
 
-    def prepare(self, kernel: Kernel, block: Dim3) -> None:
+    def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Compile and load what a launch runs."""
         if isinstance(kernel, AmdKernel):
             kernel.load()
