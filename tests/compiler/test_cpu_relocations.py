@@ -11,7 +11,10 @@ from zluda import open_trace
 from zluda.compiler import compile_kernel
 from zluda.ptx import parse_module
 
-CORPUS = sorted((Path(__file__).parents[2] / "corpus").glob("*/trace.bin"))
+CORPUS = [
+    pytest.param(path, marks=pytest.mark.nightly if path.parent.name == "textures" else ())
+    for path in sorted((Path(__file__).parents[2] / "corpus").glob("*/trace.bin"))
+]
 ABSOLUTE_64 = 1  # R_X86_64_64
 
 

@@ -323,3 +323,22 @@ def test_a_surface_wants_an_array_made_for_it(driver: TranslatedDriver) -> None:
         driver.cuSurfObjectCreate(Resource(ResourceType.LINEAR, driver.cuMemAlloc(64), F32, 1, 64))
     with pytest.raises(CudaError, match="not of that type"):
         driver.cuTexObjectCreate(Resource(ResourceType.MIPMAPPED_ARRAY, plain), Texture())
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, 2000, 10**6])
+def test_a_copy_in_parts_is_the_same_copy(driver: TranslatedDriver, limit: int) -> None:
+    volume = driver.cuArray3DCreate(ArrayShape(30, 12, 6, F32, 1))
+    memory = driver.cuMemAlloc(30000)
+    rows = bytes(i * 11 % 253 for i in range(40 * 9 * 5))
+    copy = Copy(CopyEnd(), in_array(volume, 16, 2, 1), 40, 9, 5)
+    parts = list(copy.parts(limit))
+    assert all(part.size <= max(limit, 40) for part, _ in parts)
+    assert sum(part.size for part, _ in parts) == copy.size
+    for part, at in parts:
+        driver.cuMemcpy3D(part, rows[at : at + part.size])
+    out = Copy(in_array(volume, 16, 2, 1), in_memory(memory, 48), 40, 9, 5)  # its slices are as high as the box
+    for part, _ in out.parts(limit):
+        driver.cuMemcpy3D(part)
+    back = Copy(in_memory(memory, 48), CopyEnd(), 40, 9, 5)
+    assert b"".join(driver.cuMemcpy3D(part) for part, _ in back.parts(limit)) == rows
+    assert driver.cuMemcpy3D(back) == rows

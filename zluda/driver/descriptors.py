@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from zluda.tracefile.arrays import ArrayShape
@@ -54,6 +55,30 @@ class Copy(NamedTuple):
     def size(self) -> int:
         """Bytes copied."""
         return self.width * self.height * self.depth
+
+    def parts(self, limit: int) -> Iterator[tuple[Copy, int]]:
+        """Parts of at most ``limit`` bytes, or of one row, each with its offset in the host's rows."""
+        source, destination = (self._stepped(end) for end in (self.source, self.destination))
+        slice_bytes = self.width * self.height
+        if self.size <= limit:
+            yield self, 0
+        elif slice_bytes <= limit:
+            step = limit // slice_bytes
+            for z in range(0, self.depth, step):
+                ends = (source._replace(z=source.z + z), destination._replace(z=destination.z + z))
+                yield Copy(*ends, self.width, self.height, min(step, self.depth - z)), z * slice_bytes
+        else:
+            step = max(limit // self.width, 1)
+            for z in range(self.depth):
+                for y in range(0, self.height, step):
+                    one, two = (e._replace(y=e.y + y, z=e.z + z) for e in (source, destination))
+                    part = Copy(one, two, self.width, min(step, self.height - y))
+                    yield part, z * slice_bytes + y * self.width
+
+    def _stepped(self, end: CopyEnd) -> CopyEnd:
+        """An end whose steps do not depend on the box's size."""
+        pitch, slice_bytes = end.step(self.width, self.height)
+        return end._replace(pitch=pitch, height=slice_bytes // pitch if pitch else end.height)
 
 
 class ResourceType(enum.IntEnum):

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from zluda.driver import ENTRIES, ParameterSlot
 from zluda.driver.base import Bytes
+from zluda.driver.descriptors import Copy, MemoryType
 from zluda.runner.cache import NearCache
 from zluda.runner.channel import Channel, ChannelError
 from zluda.runner.errors import RunnerDied
@@ -273,6 +274,43 @@ class RemoteDriver:
 
     def cuMemcpyDtoHAsync(self, source: int, size: int, stream: int) -> bytes:
         return self._read("cuMemcpyDtoHAsync", source, size, stream)
+
+    def read_array(self, array: int, offset: int, size: int) -> bytes:
+        pieces = [
+            self._generic("read_array", array, offset + at, min(CHUNK, size - at))
+            for at in range(0, max(size, 1), CHUNK)
+        ]
+        return b"".join(pieces)
+
+    def write_array(self, array: int, offset: int, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        for at in range(0, max(len(view), 1), CHUNK):
+            self._generic("write_array", array, offset + at, view[at : at + CHUNK])
+
+    def cuMemcpy2D(self, copy: Copy, data: Bytes = b"") -> bytes:
+        return self._copy_box("cuMemcpy2D", copy, data)
+
+    def cuMemcpy2DUnaligned(self, copy: Copy, data: Bytes = b"") -> bytes:
+        return self._copy_box("cuMemcpy2DUnaligned", copy, data)
+
+    def cuMemcpy2DAsync(self, copy: Copy, stream: int, data: Bytes = b"") -> bytes:
+        return self._copy_box("cuMemcpy2DAsync", copy, data, stream)
+
+    def cuMemcpy3D(self, copy: Copy, data: Bytes = b"") -> bytes:
+        return self._copy_box("cuMemcpy3D", copy, data)
+
+    def cuMemcpy3DAsync(self, copy: Copy, stream: int, data: Bytes = b"") -> bytes:
+        return self._copy_box("cuMemcpy3DAsync", copy, data, stream)
+
+    def _copy_box(self, command: str, copy: Copy, data: Bytes, *stream: int) -> bytes:
+        """Cut only where the host takes part: between device memory nothing goes through the channel."""
+        view = memoryview(data).cast("B")
+        through = MemoryType.HOST in (copy.source.type, copy.destination.type)
+        delivered = [
+            self._generic(command, part, *stream, view[at : at + part.size] if len(view) else b"")
+            for part, at in copy.parts(CHUNK if through else max(copy.size, 1))
+        ]
+        return b"".join(delivered)
 
     def _write(self, command: str, destination: int, data: Bytes, *rest: int) -> None:
         view = memoryview(data).cast("B")

@@ -11,7 +11,10 @@ import pytest
 from hip_standin import StandIn
 
 CORPUS = Path(__file__).parents[3] / "corpus"
-PROGRAMS = ("black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy")
+PROGRAMS = (
+    *("black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy"),
+    pytest.param("textures", marks=pytest.mark.nightly),
+)
 
 
 def replay(standin: StandIn, target: str, program: str, numerics: str) -> dict[str, Any]:

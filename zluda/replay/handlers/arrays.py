@@ -47,7 +47,9 @@ def _create(entry: str, descriptor: str, create: Callable[[Playback, ArrayShape]
         for allocation in made:
             if allocation.size != shape.size:
                 raise gap(f"{shape.text} has {shape.size} bytes, the record {allocation.size}")
-            array = LiveArray(shape, live, state.driver.array_address(live), state.context)
+            # Memory of a HIP device is not shared with this process: an address would be of no use.
+            address = 0 if state.relocates else state.driver.array_address(live)
+            array = LiveArray(shape, live, address, state.context)
             state.memory.add_array(allocation, recorded, array)
 
 
