@@ -43,9 +43,12 @@ LEVEL_2D = "tex.level.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}], %w2;"
 
 MODES = {"wrap": WRAP, "clamp": CLAMP, "mirror": MIRROR, "border": BORDER}
 SPECIAL = np.array(
-    [0x0, 0x80000000, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F800001, 1, 0x80000001, 0x7F7FFFFF]
-    + [0xFF7FFFFF, 0x4B000000, 0xCB000000, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x5F000000, 0x49000000]
-    + [0x47000000, 0xC7000000, 0x3F7FFFFF, 0xBF7FFFFF, 0x3EFFFFFF, 0x3F000001, 0x33800000, 0xB3800000],
+    [
+        *(0x0, 0x80000000, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F800001, 1, 0x80000001),
+        *(0x7F7FFFFF, 0xFF7FFFFF, 0x4B000000, 0xCB000000, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x5F000000),
+        *(0x49000000, 0x47000000, 0xC7000000, 0x3F7FFFFF, 0xBF7FFFFF, 0x3EFFFFFF, 0x3F000001, 0x33800000),
+        0xB3800000,
+    ],
     np.uint32,
 ).view(np.float32)
 
@@ -437,7 +440,10 @@ def _gradients(base: Texture, state: np.random.RandomState) -> Iterator[Case]:
     t = replace(base, mip_filter=LINEAR, size=(1024, 1024, 0), levels=11, filter=LINEAR)
     grad_1d = "tex.grad.1d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0}], {%w1}, {%w2};"
     grad_2d = "tex.grad.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}], {%w2,%w3}, {%w4,%w5};"
-    grad_3d = "tex.grad.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], {%w3,%w4,%w5,%w5}, {%w6,%w7,%w8,%w8};"
+    grad_3d = (
+        "tex.grad.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}],"
+        " {%w3,%w4,%w5,%w5}, {%w6,%w7,%w8,%w8};"
+    )
     grad_cube = grad_3d.replace("grad.3d", "grad.cube")
     steps = (2.0 ** (np.arange(-512, 5632) / 512) / 1024).astype(np.float32)  # lod -1 to 11
     zero = np.zeros(1, np.float32)
@@ -674,7 +680,7 @@ def surfaces() -> Iterator[Case]:
         for bits, vec in itertools.product((8, 16, 32, 64), ("", "v2", "v4")):
             width = {8: 16, 16: 16, 32: 32, 64: 64}[bits]
             n = {"": 1, "v2": 2, "v4": 4}[vec]
-            if width == 64 and n == 4 or n * bits > 32:
+            if n * bits > 32:
                 continue
             regs = (
                 "%r0"
@@ -711,7 +717,8 @@ def surfaces() -> Iterator[Case]:
             t = replace(flat, data=random_bits(12), channels=1 + wide64)
             value = "%w2"
             if wide64:
-                form = f"{{.reg .b64 %v; mov.b64 %v, {{%w2, %w3}}; sured.b.{op}.2d.{type}.{clamp} [%t, {{%w0,%w1}}], %v;}}"
+                pair = "{.reg .b64 %v; mov.b64 %v, {%w2, %w3};"
+                form = f"{pair} sured.b.{op}.2d.{type}.{clamp} [%t, {{%w0,%w1}}], %v;}}"
             else:
                 form = f"sured.b.{op}.2d.{type}.{clamp} [%t, {{%w0,%w1}}], {value};"
             size = 8 if wide64 else 4

@@ -1,13 +1,13 @@
-"""Texture cases on a device of zluda's own: texels and descriptors in its memory, the case's kernel run there."""
+"""Texture cases on a device of zluda's own: texels and descriptors in its memory, the kernel run there."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
 from texture_cases.probe import kernel_text
 from texture_cases.spec import AS_INTEGER, FORMATS, NORMALIZED, SEAMLESS, SRGB, Array, Case, Texture
-
 from zluda.device.base import Device
 from zluda.device.textures import Textures
 from zluda.numerics.texture.layout import (

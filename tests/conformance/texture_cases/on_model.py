@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from texture_cases.on_device import descriptor_of
 from texture_cases.spec import Array, Case
-
 from zluda.numerics.texture.layout import Geometry
 from zluda.numerics.texture.reference import Image, sample
 
-_FORM = re.compile(r"tex\.(?:(level|grad|base)\.)?(\w+)\.v4\.\w+\.(\w+) ")
+_FORM = re.compile(r"tex\.(?:(level|grad|base)\.)?(\w+)\.v4\.[usf]32\.(\w+) ")
+_OFFSETS = re.compile(r"\][^;]*\{")
 
 
 def image_of(case: Case) -> Image:
@@ -32,7 +33,13 @@ def image_of(case: Case) -> Image:
 def run_on_model(case: Case) -> Array | None:
     """The words the model gives; None for instructions that it does not have."""
     form = _FORM.match(case.form)
-    if form is None or form.group(3) != "f32" or form.group(1) == "grad" or "cube" in form.group(2):
+    if (
+        _OFFSETS.search(case.form)
+        or form is None
+        or form.group(3) != "f32"
+        or form.group(1) == "grad"
+        or "cube" in form.group(2)
+    ):
         return None
     image = image_of(case)
     columns = [np.ascontiguousarray(c).view(np.float32) for c in case.words.T]

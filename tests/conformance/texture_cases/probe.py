@@ -1,7 +1,7 @@
-"""Run texture cases on an NVIDIA GPU and keep its results: ``python probe.py -o DIR`` (needs NumPy and libcuda).
+"""Run texture cases on an NVIDIA GPU and keep its results: ``python probe.py -o DIR`` (NumPy and libcuda).
 
-Each case's results are an array of u32 (n × results) under its name in ``DIR/textures-N.npz``; errors and what
-queries say go to ``DIR/textures.json``.
+Each case's results are an array of u32 (n × results) under its name in ``DIR/textures-N.npz``; errors and
+handles go to ``DIR/textures.json``.
 """
 
 from __future__ import annotations

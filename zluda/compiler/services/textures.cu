@@ -359,7 +359,18 @@ static __device__ void on_neighbour(i32 n, i32 &x, i32 &y, i32 &z) {
   x = clamp((u + n - 1) >> 1, 0, n - 1), y = clamp((v + n - 1) >> 1, 0, n - 1), z = first + face;
 }
 
+// Taps beyond an edge are a neighbour's. Where three faces meet there is no fourth texel: the others share its
+// weight, a third for each, what is left for the one across.
 static __device__ void across_seams(Taps &at, i32 n) {
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    if ((u32)at.x[i] < (u32)n || (u32)at.y[i] < (u32)n) continue;
+    u32 whole = at.weight[i], third = (whole + 1) / 3;
+    at.weight[i] = 0;
+    #pragma unroll
+    for (int j = 0; j < 4; j++)
+      if (j != i) at.weight[j] += j == 3 - i ? whole - 2 * third : third;
+  }
   #pragma unroll
   for (int i = 0; i < 4; i++) on_neighbour(n, at.x[i], at.y[i], at.z[i]);
 }
@@ -494,9 +505,9 @@ __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
   else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z, most = ay;
   else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y, most = ax;
   if (most == 0) return {4, 0.5f, 0.5f};
-  // Cut to 21 bits where it is used: a quotient of double precision is as good as exact.
-  double by = 0.5 / (double)most;
-  return {face, (float)((double)u * by + 0.5), (float)((double)v * by + 0.5)};
+  // At most 22 bits count later, so that a quotient of double precision is as good as exact.
+  double s = floor(((double)u / most * 0.5 + 0.5) * 4194304), t = floor(((double)v / most * 0.5 + 0.5) * 4194304);
+  return {face, (float)(s / 4194304), (float)(t / 4194304)};
 }
 
 static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {

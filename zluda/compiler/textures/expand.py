@@ -134,7 +134,10 @@ class _Writer:
 
     def unsupported(self, what: str = "") -> UnsupportedError:
         assert self.at is not None
-        return UnsupportedError(what or spell(self.at), f"line {self.at.location.line}")
+        kind = "kernel" if self.function.is_entry else "function"
+        return UnsupportedError(
+            what or spell(self.at), f"{kind} {self.function.name}, line {self.at.location.line}"
+        )
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -229,32 +232,24 @@ def _place(w: _Writer, i: Instruction, operand: Operand) -> _Place:
 # --- tex, tld4 -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Extras:
-    offsets: list[Operand]
-    depth: Operand | None
+def _offsets(rest: list[Operand], geometry: Geometry) -> list[Operand]:
+    """What may follow: a vector of offsets, then a depth to compare with.
 
-
-def _extras(i: Instruction, rest: list[Operand], geometry: Geometry) -> _Extras:
-    """What may follow: a vector of offsets, then a depth to compare with."""
+    CUDA's samplers have no comparison: an H200 gives the same whatever the depth.
+    """
     offsets: list[Operand] = [_ZERO] * 3
-    depth: Operand | None = None
     for operand in rest:
         if isinstance(operand, Vector):
             offsets[: geometry.dimensions] = _first(operand, geometry.dimensions)
-        else:
-            depth = operand
-    return _Extras(offsets, depth)
+    return offsets
 
 
-def _texel_arguments(
-    w: _Writer, i: Instruction, place: _Place, *rest: tuple[ScalarType, Operand]
-) -> list[tuple[ScalarType, Operand]]:
+def _texel_arguments(place: _Place, *rest: tuple[ScalarType, Operand]) -> list[tuple[ScalarType, Operand]]:
     layer = [place.layer] if place.geometry.layered else []
     return [*place.objects, *_words(layer), *_words(place.coordinates), *rest]
 
 
-def _results(w: _Writer, i: Instruction) -> tuple[list[Operand], Operand | None]:
+def _results(i: Instruction) -> tuple[list[Operand], Operand | None]:
     """Destination registers of a fetch, and the residence predicate where there is one."""
     target = i.operands[0]
     resident = target.second if isinstance(target, Pair) else None
@@ -275,12 +270,11 @@ def _tex(w: _Writer, i: Instruction) -> None:
     elif i.has("grad"):
         lod = _gradient_lod(w, place, rest.pop(0), rest.pop(0))
     chosen = Immediate(int(i.has("level") or i.has("grad")))
-    extras = _extras(i, rest, geometry)
-    offsets = [] if geometry.cube else _words(extras.offsets[: geometry.dimensions])
+    offsets = [] if geometry.cube else _words(_offsets(rest, geometry)[: geometry.dimensions])
     if whole and geometry.cube:
         raise w.unsupported()
     name = f"texi_{place.name}" if whole else f"tex_{place.name}"
-    _fetch(w, i, name, _texel_arguments(w, i, place, *_words([lod, chosen]), *offsets), extras)
+    _fetch(w, i, name, _texel_arguments(place, *_words([lod, chosen]), *offsets))
 
 
 def _gradient_lod(w: _Writer, place: _Place, dx: Operand, dy: Operand) -> Register:
@@ -293,13 +287,8 @@ def _gradient_lod(w: _Writer, place: _Place, dx: Operand, dy: Operand) -> Regist
     return w.value(f"lod_{shape}", T.B32, [*arguments, *_words([*_first(dx, n), *_first(dy, n)])])
 
 
-def _fetch(
-    w: _Writer, i: Instruction, name: str, arguments: list[tuple[ScalarType, Operand]], extras: _Extras
-) -> None:
-    results, resident = _results(w, i)
-    if extras.depth is not None:
-        # CUDA's samplers have no comparison: the operand is read and has no effect on an H200.
-        pass
+def _fetch(w: _Writer, i: Instruction, name: str, arguments: list[tuple[ScalarType, Operand]]) -> None:
+    results, resident = _results(i)
     type = i.type
     if type.spelling in ("f16", "f16x2"):
         _fetch_halves(w, type, name, arguments, results)
@@ -330,10 +319,9 @@ def _fetch_halves(
 def _tld4(w: _Writer, i: Instruction) -> None:
     """``tld4``: one component of the four texels that a linear filter would blend."""
     place = _place(w, i, i.operands[1])
-    extras = _extras(i, list(i.operands[2:]), place.geometry)
     component = Immediate("rgba".index(i.slots["component"]))
-    offsets = [] if place.geometry.cube else _words(extras.offsets[:2])
-    _fetch(w, i, f"tld4_{place.name}", _texel_arguments(w, i, place, (T.B32, component), *offsets), extras)
+    offsets = [] if place.geometry.cube else _words(_offsets(list(i.operands[2:]), place.geometry)[:2])
+    _fetch(w, i, f"tld4_{place.name}", _texel_arguments(place, (T.B32, component), *offsets))
 
 
 # --- surfaces --------------------------------------------------------------------------------------------
@@ -350,7 +338,7 @@ def _address(w: _Writer, i: Instruction, place: _Place, bytes: int, *, samples: 
     and memory nobody reads for stores."""
     kind = Immediate(0 if i.opcode == "suld" else 1)
     size = Immediate(0 if samples else bytes)  # 0: x counts texels
-    arguments = _texel_arguments(w, i, place, (T.B32, size), _clamp(i), (T.B32, kind))
+    arguments = _texel_arguments(place, (T.B32, size), _clamp(i), (T.B32, kind))
     return Address(w.value(f"surface_{place.name}", T.B64, arguments))
 
 
@@ -365,7 +353,7 @@ def _sust(w: _Writer, i: Instruction) -> None:
     if i.has("p"):
         values = list(_elements(i.operands[1]))
         padded = [*values, *[_ZERO] * (4 - len(values))]
-        w.call(f"sust_{place.name}", None, _texel_arguments(w, i, place, _clamp(i), *_words(padded)))
+        w.call(f"sust_{place.name}", None, _texel_arguments(place, _clamp(i), *_words(padded)))
         return
     at = _address(w, i, place, i.vector * i.type.bits // 8)
     w.put("st", {"space": "global"}, (i.type,), at, i.operands[1], vector=i.vector, destinations=0)

@@ -1,10 +1,11 @@
 """What an H200 computes for ``tex`` and ``tld4``, over NumPy arrays: a model made from its results alone.
 
-Coordinates are fixed point. A normalised one is first cut to :func:`coordinate_bits` fraction bits and multiplied
-by the size; a linear filter's place has 8 fraction bits, rounded half up, half a texel subtracted. Weights have
-8 bits and always sum to 256: each axis splits what the one before it gave (:func:`split`), first the level or
-slice, then x, then y. Filtering aligns the texels of a slice (or level) to the largest exponent among those with
-a weight, keeps four bits more than the result has, adds exactly, and rounds once, ties away from zero.
+Coordinates are fixed point. A normalised one is first cut to :func:`coordinate_bits` fraction bits and
+multiplied by the size; a linear filter's place has 8 fraction bits, rounded half up, half a texel subtracted.
+Weights have 8 bits and always sum to 256: each axis splits what the one before it gave (:func:`split`), first
+the level or slice, then x, then y. Filtering aligns the texels of a slice (or level) to the largest exponent
+among those with a weight, keeps four bits more than the result has, adds exactly, and rounds once, ties away
+from zero.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from zluda.numerics.texture.layout import Address, Filter, Flags, Format, Geometry
-from zluda.numerics.texture.tables import LOG2, SRGB
+from zluda.numerics.texture.tables import SRGB
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +28,7 @@ _WIDE = 8193
 
 @dataclass(frozen=True)
 class Image:
-    """A texture for the model: ``levels`` are arrays (slices, height, width, channels) of the format's values."""
+    """A texture for the model: ``levels`` are arrays (slices, height, width, channels) of the format."""
 
     geometry: Geometry
     format: Format
@@ -69,7 +70,8 @@ def coordinate_bits(size: int) -> int:
 
 def texel_coordinate(x: Array, size: int, *, normalized: bool) -> Array:
     """Coordinates (f32) in texels, as f64: exact. NaN is 0, subnormal numbers too."""
-    wide = np.where(np.isnan(x) | (np.abs(x) < 2.0**-126), 0.0, x.astype(np.float64))
+    small = np.isnan(x) | (np.abs(x) < 2.0**-126)
+    wide = np.where(small, np.float32(0), x).astype(np.float64)
     if not normalized:
         return wide
     scale = 2.0 ** coordinate_bits(size)
@@ -139,8 +141,7 @@ def decoded(image: Image, texels: Array) -> Array:
 
 def _half_bits(texels: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        bits = _bits(texels.astype(np.float32))
-    return bits
+        return _bits(texels.astype(np.float32))
 
 
 # --- filtering -------------------------------------------------------------------------------------------
@@ -160,17 +161,38 @@ def _exponent(values: Array) -> Array:
 
 
 def blend_floats(groups: Sequence[tuple[Array, Array]], precision: int) -> Array:
-    """Texels (taps, …) and weights (taps, …) of each group → their weighted sum, f64 with ``precision`` bits."""
+    """Texels (taps, …) and weights (taps, …) of each group → f32 bits of their weighted sum.
+
+    It has ``precision`` bits. NaN is the canonical one of the format; subnormal f32 texels are zeros.
+    """
     total: Any = 0.0
     for texels, weights in groups:
-        largest = np.where(weights == 0, _LEAST, _exponent(texels)).max(0)
+        finite = np.where((weights == 0) | ~np.isfinite(texels), 0.0, texels)
+        if precision == 24:
+            finite = np.where(np.abs(finite) < 2.0**-126, 0.0, finite)
+        largest = np.where(weights == 0, _LEAST, _exponent(finite)).max(0)
         unit = np.ldexp(1.0, np.where(largest == _LEAST, 0, largest) - (precision - 1) - 4)
-        total = total + (np.trunc(texels / unit) * weights).sum(0) * unit / 256
+        total = total + (np.trunc(finite / unit) * weights).sum(0) * unit / 256
     mantissa, exponent = np.frexp(np.abs(total))
     least = -24 if precision == 11 else -149  # the smallest subnormal number
     kept = np.minimum(precision, exponent - least)
-    rounded: Array = np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, kept) + 0.5), exponent - kept)
-    return rounded
+    rounded = np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, kept) + 0.5), exponent - kept)
+    return _with_specials(
+        _bits(rounded.astype(np.float32)), groups, 0x7FFFFFFF if precision == 24 else 0x7FFFE000
+    )
+
+
+def _with_specials(bits: Array, groups: Sequence[tuple[Array, Array]], nan: int) -> Array:
+    """Where a texel with a weight is no number, what becomes of the sum; -0 of negative zeros alone."""
+    texels = np.concatenate([t for t, _ in groups])
+    counts = np.concatenate([w for _, w in groups]) > 0
+    plus, minus = (((texels == x) & counts).any(0) for x in (np.inf, -np.inf))
+    negative = ((texels == 0) & np.signbit(texels) | ~counts).all(0)
+    bits = np.where(negative, 0x80000000, bits)
+    bits = np.where(plus, 0x7F800000, np.where(minus, 0xFF800000, bits))
+    none = (np.isnan(texels) & counts).any(0) | (plus & minus)
+    found: Array = np.where(none, nan, bits).astype(np.uint32)
+    return found
 
 
 def blend_integers(groups: Sequence[tuple[Array, Array]], format: Format) -> Array:
@@ -179,11 +201,14 @@ def blend_integers(groups: Sequence[tuple[Array, Array]], format: Format) -> Arr
     Signed bytes are 258 and 1/128 times as large then; in one of twenty the unit's last bit is another.
     """
     total = np.asarray(sum((texels.astype(np.int64) * weights).sum(0) for texels, weights in groups))
+    found: Array
     if format == Format.SIGNED_INT8:
-        return np.maximum((total * 33025 + 16384) >> 15, -32767) / 32767
-    if format == Format.SIGNED_INT16:
-        return np.maximum(np.floor(total / 256 + 0.5), -32767) / 32767
-    return np.floor(total / 256 + 0.5) / 65535
+        found = np.maximum((total * 33025 + 16384) >> 15, -32767) / 32767
+    elif format == Format.SIGNED_INT16:
+        found = np.maximum(np.floor(total / 256 + 0.5), -32767) / 32767
+    else:
+        found = np.floor(total / 256 + 0.5) / 65535
+    return found
 
 
 def widened(image: Image, texels: Array) -> Array:
@@ -225,13 +250,18 @@ def level_weights(image: Image, lod: Array | None, n: int) -> list[tuple[Array, 
 def taps(
     image: Image, coordinates: Sequence[Array], lod: Array | None, layer: Array | None
 ) -> list[list[Tap]]:
-    """The texels of each sample in groups that are summed together: by level and slice."""
+    """The texels of each sample in groups that are summed together: by level and slice.
+
+    A line is an image of one row, read at its upper edge.
+    """
     n = len(coordinates[0])
+    if image.dimensions == 1:
+        coordinates = [coordinates[0], np.zeros(n, np.float32)]
     groups: list[list[Tap]] = []
     for level, share in level_weights(image, lod, n):
-        axes = [_axis(image, coordinates, axis, level) for axis in range(image.dimensions)]
+        axes = [_axis(image, coordinates, axis, level) for axis in range(len(coordinates))]
         slices: list[tuple[Array, Array]] = [(layer if layer is not None else np.zeros(n, np.int64), share)]
-        if image.dimensions == 3:
+        if len(coordinates) == 3:
             first, second, weight = axes[2]
             low, high = split(share, weight, second_first=False)
             slices = [(first, low), (second, high)]
@@ -257,12 +287,8 @@ def _axis(image: Image, coordinates: Sequence[Array], axis: int, level: Array) -
 
 
 def _square(axes: Sequence[tuple[Array, Array, Array]], level: Array, z: Array, whole: Array) -> list[Tap]:
-    x0, x1, fx = axes[0]
+    (x0, x1, fx), (y0, y1, fy) = axes[:2]
     parts = split(whole, fx, second_first=True)
-    zero = np.zeros_like(x0)
-    if len(axes) == 1:
-        return [Tap(level, z, zero, x, w) for x, w in zip((x0, x1), parts, strict=True)]
-    y0, y1, fy = axes[1]
     found = []
     for x, part, last in ((x0, parts[0], False), (x1, parts[1], True)):
         for y, w in zip((y0, y1), split(part, fy, second_first=last), strict=True):
@@ -280,10 +306,6 @@ def _texels(image: Image, tap: Tap) -> tuple[Array, Array]:
     return found, outside
 
 
-def _border(image: Image) -> Array:
-    return np.array(image.border, np.float64)
-
-
 def four_channels(words: Array) -> Array:
     """Channels that are not there are 0, the fourth too."""
     n, channels = words.shape
@@ -299,38 +321,73 @@ def sample(
 
     ``lod`` (f32) picks the level; ``layer`` is the slice's number, in range.
     """
+    if image.geometry & Geometry.BUFFER:  # linear memory is read by integers alone
+        return np.zeros((len(coordinates[0]), 4), np.uint32)
     groups = taps(image, coordinates, lod, layer)
     everything = [tap for group in groups for tap in group]
-    if image.filter == Filter.POINT and len(groups) == 1 or not image.reads_floats:
-        texels, outside = _texels(image, everything[0])
-        words = decoded(image, texels)
-        words[outside] = border_words(image)[: words.shape[1]]
-        return four_channels(words)
-    return four_channels(_bits(_filtered(image, groups)))
+    if (image.filter == Filter.POINT and image.mip_filter == Filter.POINT) or not image.reads_floats:
+        return four_channels(_unfiltered(image, everything[0]))
+    words = four_channels(_filtered(image, groups))
+    if image.filter == Filter.POINT:  # of one level alone it is the texel as it is
+        single = [t for t in everything if t.weight.any()]
+        alone = np.max([np.where(t.weight == 256, 1, 0) for t in single], axis=0) == 1
+        for tap in single:
+            chosen = alone & (tap.weight == 256)
+            words[chosen] = four_channels(_unfiltered(image, tap))[chosen]
+    return words
+
+
+def _unfiltered(image: Image, tap: Tap) -> Array:
+    texels, outside = _texels(image, tap)
+    texels[outside] = border_texel(image)[: texels.shape[1]]
+    return decoded(image, texels)
 
 
 def _filtered(image: Image, groups: list[list[Tap]]) -> Array:
-    pairs = []
-    precision = _PRECISION.get(image.format)
-    for group in groups:
-        values = []
-        for tap in group:
-            texels, outside = _texels(image, tap)
-            wide = texels.astype(np.float64) if precision else widened(image, texels)
-            wide[outside] = filtered_border(image)[: wide.shape[1]]
-            values.append(wide)
-        weights = np.stack([np.broadcast_to(tap.weight[:, None], values[0].shape) for tap in group])
-        pairs.append((np.stack(values), weights))
-    if precision:
-        return blend_floats(pairs, precision).astype(np.float32)
-    return blend_integers(pairs, image.format).astype(np.float32)
+    """Words (n, channels): by floats where texels are, else by integers."""
+    columns = []
+    for channel in range(image.levels[0].shape[3]):
+        srgb = bool(image.flags & Flags.SRGB) and image.format == Format.UNSIGNED_INT8 and channel < 3
+        precision = 11 if srgb else _PRECISION.get(image.format)
+        pairs = []
+        for group in groups:
+            values = []
+            for tap in group:
+                texels, outside = _texels(image, tap)
+                texels[outside] = border_texel(image)[: texels.shape[1]]
+                one = texels[:, channel]
+                if srgb:
+                    one = np.array(SRGB, np.uint16).view(np.float16)[one]
+                values.append(_wide(one) if precision else widened(image, one))
+            pairs.append((np.stack(values), np.stack([tap.weight for tap in group])))
+        if precision:
+            columns.append(blend_floats(pairs, precision))
+        else:
+            columns.append(_bits(blend_integers(pairs, image.format).astype(np.float32)))
+    return np.stack(columns, axis=1)
 
 
-def border_words(image: Image) -> Array:
-    """The border's colour as an unfiltered read gives it."""
-    return _bits(np.array(image.border, np.float32))
+def _wide(texels: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return texels.astype(np.float64)
 
 
-def filtered_border(image: Image) -> Array:
-    """The border's colour among the texels that are filtered."""
-    return _border(image)
+def border_texel(image: Image) -> Array:
+    """The border's colour as a texel: floats are cut, normalised integers clamped, others take low bits."""
+    dtype = image.levels[0].dtype
+    colour = np.array(image.border, np.float32)
+    if image.format == Format.FLOAT:
+        return colour
+    if image.format == Format.HALF:
+        cut = colour.view(np.uint32) & 0xFFFFE000
+        half: Array = np.clip(cut.view(np.float32), -65504, 65504).astype(np.float16)
+        return half
+    if not image.flags & Flags.READ_NORMALIZED:
+        return colour.view(np.uint32).astype(np.int64).astype(dtype)
+    signed = dtype.kind == "i"
+    limited = np.clip(colour.astype(np.float64), -1.0 if signed else 0.0, 1.0)
+    whole = np.floor(limited * _LARGEST[image.format] + (0.5 if signed else 0.0)).astype(dtype)
+    if image.flags & Flags.SRGB:
+        linear = np.array(SRGB, np.uint16).view(np.float16).astype(np.float64)
+        whole[:3] = [255 - int(np.abs(linear[::-1] - x).argmin()) for x in limited[:3]]
+    return whole
