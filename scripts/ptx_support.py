@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import target
@@ -18,6 +18,7 @@ from zluda.compiler.amd.unit import build_unit
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.textures.expand import expand_textures
 from zluda.compiler.unit import kernel_unit
 from zluda.errors import PtxError, UnsupportedError
 from zluda.numerics.tensor_cores import operations
@@ -133,10 +134,31 @@ def _whole(case: Case, form: Form) -> str | None:
     if opcode == "cp" and "dst" in slots and "tensor" not in slots:
         places = [f"[place_{slots[s].split('::')[0]}]" for s in ("dst", "src")]
         barrier = ", [place_shared]" if slots.get("completion", "").startswith("mbarrier") else ""
-        return ", ".join([*places, "16"]) + barrier + (", %l3" if "cache_hint" in slots else "")
+        mask = ", %h4" if "multicast" in slots else ""
+        ends = {"cp_mask": ", %h5", "ignore_oob": ", %r5, %r6"}.get(slots.get("ignore_oob", ""), "")
+        return ", ".join([*places, "16"]) + barrier + mask + (", %l3" if "cache_hint" in slots else "") + ends
+    if opcode == "cp" and "tensor" in slots:
+        return _tensor_copy(form)
     if opcode == "setmaxnreg":
         return "24"
     return None
+
+
+def _tensor_copy(form: Form) -> str:
+    """Operands of a tensor copy: map and coordinates, the box, and what modifiers ask for."""
+    slots = form.slots
+    mode, dimensions = slots.get("load_mode", ""), int(slots["dim"][0])
+    count = 5 if mode.endswith("4") else dimensions
+    tensor = f"[%l90, {{{', '.join(f'%r{40 + i}' for i in range(count))}}}]"
+    offsets = {"im2col": dimensions - 2, "im2col::w": 2, "im2col::w::128": 2}.get(mode, 0)
+    listed = f", {{{', '.join(f'%h{i}' for i in range(offsets))}}}" if offsets > 0 else ""
+    hint = ", %l3" if "cache_hint" in slots else ""
+    if "action" in slots:
+        return tensor + listed + hint
+    if slots["dst"] == "global":
+        return f"{tensor}, [place_shared]{hint}"
+    mask = ", %h4" if "multicast" in slots else ""
+    return f"[place_shared], {tensor}, [place_shared]{listed}{mask}{hint}"
 
 
 def _cp_async(case: Case, form: Form) -> str | None:
@@ -174,6 +196,10 @@ def _operand(form: Form, kind: OperandKind, position: int) -> str:
         return f"{_register(first, 1)}|%p2" if "{" not in name else _register(first, 1)
     if name[0].isupper() or (form.vector > 1 and Register not in kind.vector_classes):
         return _vector(form, kind, position)
+    if name in ("xe", "xb", "xg"):
+        count = _COORDINATES[form.slots["geom"]]
+        letter = "r" if name == "xe" else "f"
+        return "{" + ", ".join(f"%{letter}{60 + i}" for i in range(count)) + "}"
     if kind.rule.startswith("constant"):
         return "1"
     return _register(_type(form, kind), position + 1)
@@ -214,14 +240,16 @@ def _address(form: Form, name: str) -> str:
 
 def refused(statements: Sequence[str], device: str) -> list[str]:
     """For each statement what its lowering says is not supported; ``""`` where it is lowered."""
-    module = parse_module(HEAD + "\n".join(statements) + "\nret;\n}\n", file="<forms>")
+    said = _not_expanded(statements)
+    lowered = ["" if what else text for text, what in zip(statements, said, strict=True)]
+    module = parse_module(HEAD + "\n".join(lowered) + "\nret;\n}\n", file="<forms>")
     if device == "cpu":
         unit, ops = kernel_unit(module, "k", (64, 1, 1), "off"), CpuOps()
     else:
         chosen = target(device)
         unit, ops = build_unit(module, "k"), AmdOps(chosen, chosen.wave_size)
     f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
-    said = [""] * len(statements)
+    first = HEAD.count("\n") + 1
     for index, block in enumerate(f.graph.blocks):
         f.mask = None
         f.enter_block(index)
@@ -229,7 +257,20 @@ def refused(statements: Sequence[str], device: str) -> list[str]:
             try:
                 f.write_instruction(instruction)
             except UnsupportedError as error:
-                said[instruction.ordinal] = error.what
+                said[instruction.location.line - first] = error.what
+    return said
+
+
+def _not_expanded(statements: Sequence[str]) -> list[str]:
+    """For each texture instruction what is said where it cannot be made a call; ``""`` for all others."""
+    function = parse_module(HEAD + "\n".join(statements) + "\nret;\n}\n").function("k")
+    said = []
+    for instruction in function.instructions[: len(statements)]:
+        try:
+            expand_textures(replace(function, body=[instruction], debug_lines=(), pragmas=()))
+            said.append("")
+        except UnsupportedError as error:
+            said.append(error.what)
     return said
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from isa_forms import (
     asynchronous,
     atomics,
+    clusters,
     compare,
     contraction,
     convert,
@@ -42,7 +43,7 @@ FAMILIES = {
     "asynchronous": asynchronous,
     "contraction": contraction,
 }
-AWAITING: dict[str, ModuleType] = {"sparse_wgmma": sparse_wgmma}
+AWAITING: dict[str, ModuleType] = {"sparse_wgmma": sparse_wgmma, "clusters": clusters}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 

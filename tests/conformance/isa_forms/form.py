@@ -65,6 +65,7 @@ class Form:
     declarations: str = ""  # module scope
     alone: bool = field(default=False)  # needs a kernel of its own (barriers)
     target: str = "sm_90"  # of the kernel it stands in, the same for a whole family
+    directive: str = ""  # of its kernel, where it has one of its own
 
 
 def rows(

@@ -111,7 +111,8 @@ def kernel_text(group: Group) -> str:
     declarations = dict.fromkeys(form.declarations for form in group.forms if form.declarations)
     parameters = ", ".join(f".param .u64 p{n}" for n in range(4))
     header = f".version 9.0\n.target {group.target}\n.address_size 64\n"
-    lines = [header + "\n".join(declarations), f".visible .entry {ENTRY}({parameters})", "{"]
+    entry = f".visible .entry {ENTRY}({parameters}) {group.forms[0].directive}".rstrip()
+    lines = [header + "\n".join(declarations), entry, "{"]
     lines += ["\t.reg .b64 %base<3>, %out, %off, %pa, %pb, %pc, %out1, %out2, %out4, %out8;"]
     lines += ["\t.reg .b32 %i, %thread, %lane, %block, %threads;"]
     lines += [f"\tld.param.u64 %base{n}, [p{n}];" for n in range(3)]

@@ -16,8 +16,9 @@ from zluda.compiler.lower.lane_loops import if_lanes, while_lanes
 from zluda.compiler.lower.mbarrier import change
 from zluda.compiler.lower.memory import address_of, map_lanes
 from zluda.compiler.lower.table import base_space, lowers, named_space
-from zluda.compiler.lower.tensor_copy import blocks_of, copy_tensor
+from zluda.compiler.lower.tensor_copy import blocks_of, copy_tensor, taken
 from zluda.compiler.target import Lanes, Shape
+from zluda.ptx.instructions import spell
 from zluda.ptx.module import Immediate, Instruction, Operand, Register
 from zluda.ptx.types import ScalarType
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 _CHUNK = 16  # bytes: what sizes and addresses of bulk copies are multiples of
+_ENDS = {"cp_mask": 1, "ignore_oob": 2}  # operands that say which bytes are left out
 _Place = tuple[str, Lanes, int]  # space, address, offset
 
 
@@ -163,11 +165,15 @@ def _copy_bulk(f: FunctionCodegen, instruction: Instruction) -> None:
     target = _place(f, instruction.slots["dst"], into)
     source = _place(f, instruction.slots["src"], out_of)
     bytes_each = f.read_bits(size, 32)
-    told = rest.pop(0) if instruction.slots.get("completion", "").startswith("mbarrier") else None
+    told = None
+    if instruction.slots.get("completion", "").startswith("mbarrier"):
+        told = taken(f, instruction, rest)
     place = address_of(f, told) if told is not None else None
-    mask = f.read_bits(rest.pop(0), 16) if instruction.has("multicast") else None
+    mask = f.read_bits(taken(f, instruction, rest), 16) if instruction.has("multicast") else None
     if instruction.has("cache_hint"):
-        rest.pop(0)
+        taken(f, instruction, rest)
+    if len(rest) != _ENDS.get(instruction.slots.get("ignore_oob", ""), 0):
+        raise f.unsupported(instruction, f"{spell(instruction)} with {len(instruction.operands)} operands")
     extra = [f.read_bits(o, 32) for o in rest]
     for rank, lanes in blocks_of(f, mask):
 

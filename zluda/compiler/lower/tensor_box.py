@@ -55,6 +55,11 @@ class Kind:
         return self.mode.startswith("im2col")
 
     @property
+    def exists(self) -> bool:
+        """Whether there are such copies of so many dimensions."""
+        return self.dimensions == 2 if self.rows_given else self.dimensions >= 3 or not self.im2col
+
+    @property
     def rows_given(self) -> bool:
         """Whether coordinates name four rows."""
         return self.mode in ("gather4", "scatter4")

@@ -37,18 +37,25 @@ def copy_tensor(f: FunctionCodegen, instruction: Instruction) -> None:
     store = instruction.slots["dst"] == "global"
     kind = Kind(int(instruction.slots["dim"][0]), mode, store, instruction.slots.get("op", ""))
     tensor, box = instruction.operands[:2] if store else reversed(instruction.operands[:2])
-    assert isinstance(tensor, Indexed)
+    if not isinstance(tensor, Indexed) or not kind.exists:
+        raise f.unsupported(instruction)
+    places = _elements(tensor.coordinates)
     rest = list(instruction.operands[2:])
     arguments = [_map_address(f, tensor), _generic(f, box)]
-    arguments += [f.read_bits(e, 32) for e in _elements(tensor.coordinates)[: kind.coordinates]]
+    if len(places) != kind.coordinates:
+        raise f.unsupported(instruction, f"{spell(instruction)} with {len(places)} coordinates")
+    arguments += [f.read_bits(e, 32) for e in places]
     if store:
         _moved(f, instruction, kind, arguments)
         return
-    barrier = rest.pop(0)
+    barrier = taken(f, instruction, rest)
     place = address_of(f, barrier)
     if kind.offsets:
-        arguments += [_halfword(f, e) for e in _elements(rest.pop(0))]
-    mask = f.read_bits(rest.pop(0), 16) if instruction.has("multicast") else None
+        offsets = _elements(taken(f, instruction, rest))
+        if len(offsets) != kind.offsets:
+            raise f.unsupported(instruction, f"{spell(instruction)} with {len(offsets)} offsets")
+        arguments += [_halfword(f, e) for e in offsets]
+    mask = f.read_bits(taken(f, instruction, rest), 16) if instruction.has("multicast") else None
     for rank, lanes in blocks_of(f, mask):
 
         def deliver(rank: Value | None = rank) -> None:
@@ -64,6 +71,13 @@ def copy_tensor(f: FunctionCodegen, instruction: Instruction) -> None:
             deliver()
         else:
             if_lanes(f, lanes, deliver)
+
+
+def taken(f: FunctionCodegen, instruction: Instruction, rest: list[Operand]) -> Operand:
+    """The next operand, which a modifier asks for. Raises UnsupportedError where there is none."""
+    if not rest:
+        raise f.unsupported(instruction, f"{spell(instruction)} with {len(instruction.operands)} operands")
+    return rest.pop(0)
 
 
 def blocks_of(f: FunctionCodegen, mask: Lanes | None) -> list[tuple[Value | None, list[Value] | None]]:
