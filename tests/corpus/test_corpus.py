@@ -16,7 +16,8 @@ import zluda
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/trace.bin"))
-OURS = {"black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy", "tensor_cores", "textures"}
+OURS = {"black_scholes", "half_precision", "histogram", "matmul", "nbody", "reduction", "saxpy"}
+OURS |= {"tensor_cores", "textures"}
 
 
 LONG = {"tensor_cores": "gfx1100", "textures": "gfx1030"}
@@ -73,7 +74,7 @@ def test_trace_is_identical(program: str, device: str) -> None:
     assert result["first_divergence"] is None
 
 
-APPROXIMATE = {"black_scholes": 3, "nbody": 10}
+APPROXIMATE = {"black_scholes": 3, "half_precision": 1, "nbody": 10}
 """Programs with approximate instructions, and how many launches of theirs have any."""
 
 

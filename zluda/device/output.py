@@ -22,8 +22,8 @@ _NULL = (1 << 64) - 1
 
 # CUDA C++ Programming Guide, "Format Specifiers": %[flags][width][.precision][size]type
 _CONVERSION = re.compile(
-    rb"%(?P<flags>[# 0+-]*)(?P<width>\*?\d*)(?P<point>\.)?(?(point)(?P<precision>\*?\d*))"
-    rb"(?P<size>[hljzt]*)(?P<type>[diouxXceEfFgGaAps%])"
+    rb"%(?P<flags>[# 0+-]*)(?P<width>\*?\d*)(?P<point>\.)?(?(point)(?P<precision>\d*))"
+    rb"(?P<size>h|[ljzt]*)(?P<type>[diouxXceEfFgGaAps%])"
 )
 _SIGNED = frozenset(b"di")
 _FLOATING = frozenset(b"eEfFgGaA")
@@ -147,7 +147,7 @@ def _printed(words: tuple[int, ...], data: bytes) -> str:
     def convert(match: re.Match[bytes]) -> bytes:
         if match["type"] == b"%":
             return b"%"
-        stars = (match["width"] + (match["precision"] or b"")).count(b"*")
+        stars = match["width"].count(b"*")
         if stars + 1 > len(arguments):  # beyond the 32 that vprintf takes: the specifier as it is
             return match[0]
         given = [arguments.pop(0) for _ in range(stars + 1)]
@@ -160,7 +160,7 @@ def _converted(match: re.Match[bytes], given: list[int], texts: _Texts) -> bytes
     kind, value = match["type"], given[-1]
     stars = iter(given[:-1])
     width = _number(match["width"], stars)
-    precision = _number(match["precision"], stars) if match["point"] else -1
+    precision = min(int(match["precision"][:9] or b"0"), _LONGEST // 2) if match["point"] else -1
     flags = match["flags"] + (b"-" if width < 0 else b"")
     if kind == b"s":
         text = b"(null)" if value == _NULL else texts.take(value)
@@ -176,7 +176,7 @@ def _converted(match: re.Match[bytes], given: list[int], texts: _Texts) -> bytes
         return _snprintf(spelled + kind, ctypes.c_void_p(value))
     if kind == b"c":
         return _justified(bytes([value & 0xFF]), abs(width), left=b"-" in flags)
-    bits = {b"hh": 8, b"h": 16, b"": 32}.get(match["size"], 64)
+    bits = {b"h": 16, b"": 32}.get(match["size"], 64)
     value &= (1 << bits) - 1
     if kind[0] in _SIGNED and value >> (bits - 1):
         value -= 1 << bits
@@ -184,7 +184,7 @@ def _converted(match: re.Match[bytes], given: list[int], texts: _Texts) -> bytes
 
 
 def _number(written: bytes, stars: Iterator[int]) -> int:
-    """A width or precision: digits, or the int that a star takes; at most what one value may print as."""
+    """A width: digits, or the int that a star takes; at most what one value may print as."""
     if written.startswith(b"*"):
         value = next(stars) & 0xFFFFFFFF
         value -= (value >> 31) << 32

@@ -61,12 +61,12 @@ extern "C" __device__ __noinline__ bool __zluda_heap_claim(Heap *heap, u64 first
   return true;
 }
 
-// Null for no bytes, and where no run of free granules is long enough.
+// Null where no run of free granules is long enough. No bytes are something, as on an H200.
 extern "C" __device__ void *__zluda_malloc(u64 size) {
   Heap *heap = __zluda_heap;
   u64 granules = heap->granules;
-  if (size == 0 || size > granules * GRANULE) return nullptr;
-  u64 count = (size + GRANULE - 1) / GRANULE;
+  if (size > granules * GRANULE) return nullptr;
+  u64 count = size ? (size + GRANULE - 1) / GRANULE : 1;
   u64 first = atomicAdd(&heap->next, count) % granules;
   u64 looked = 0;  // once round, and as far again as a run can lie across where that began
   #pragma unroll 1

@@ -39,7 +39,8 @@ struct Conversion {
 static __device__ bool is_flag(char c) { return c == '#' || c == ' ' || c == '0' || c == '+' || c == '-'; }
 static __device__ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// `%[flags][width][.precision][size]type` at `format`; what does not read so is text, and converts nothing.
+// `%[flags][width][.precision][size]type` at `format`; what does not read so is text, and converts nothing. As on
+// NVIDIA GPUs (measured on an H200) that includes a star as precision, and `hh`.
 extern "C" __device__ __noinline__ Conversion __zluda_output_conversion(const char *format) {
   u32 at = 1, stars = 0;
   #pragma unroll 1
@@ -50,7 +51,7 @@ extern "C" __device__ __noinline__ Conversion __zluda_output_conversion(const ch
       if (format[at] != '.') break;
       at++;
     }
-    if (format[at] == '*') {
+    if (part == 0 && format[at] == '*') {
       stars++;
       at++;
     }
@@ -58,11 +59,14 @@ extern "C" __device__ __noinline__ Conversion __zluda_output_conversion(const ch
     while (is_digit(format[at])) at++;
   }
   bool wide = false;
-  #pragma unroll 1
-  for (;; at++) {
-    char c = format[at];
-    if (c == 'l' || c == 'j' || c == 'z' || c == 't') wide = true;
-    else if (c != 'h') break;
+  if (format[at] == 'h') {
+    at++;
+  } else {
+#pragma unroll 1
+    while (format[at] == 'l' || format[at] == 'j' || format[at] == 'z' || format[at] == 't') {
+      wide = true;
+      at++;
+    }
   }
   Value value;
   switch (format[at]) {
