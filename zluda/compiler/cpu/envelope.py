@@ -99,6 +99,8 @@ def _width(b: Builder, bound: Bound, argument: Value, y: Value) -> Value:
         here = _distance(b, piece.allowed, size, spacing)
         result = b.select(b.fcmp("ole", magnitude, piece.upto), here, result)
     farthest = b.fadd(size, result)
+    if bound.range is not None:  # beyond it nothing is, nor are there wider spaces
+        farthest = b.intrinsic("minimumnum", farthest, bound.range * (1 - 2.0**-40))
     if relative_only:
         half = b.fmul(farthest, 2.0 ** -(bound.format.mantissa + 1))
     else:
