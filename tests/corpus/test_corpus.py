@@ -20,7 +20,7 @@ OURS = {"black_scholes", "half_precision", "histogram", "matmul", "nbody", "redu
 OURS |= {"tensor_cores", "textures"}
 
 
-LONG = {"tensor_cores": "gfx1100", "textures": "gfx1030"}
+LONG = {"half_precision": "gfx1030", "tensor_cores": "gfx1100", "textures": "gfx1030"}
 """Programs whose machine code takes long to make ready for emulation, and where they are tried by day."""
 
 
@@ -32,12 +32,13 @@ def _marks(program: str, device: str) -> Any:
 
 def _cases(*, native: bool) -> list[Any]:
     """Texture units are no approximate instructions: what native numerics do there, they do nightly."""
+
+    def marks(program: str, device: str) -> Any:
+        nightly = program == "textures" or (program == "half_precision" and device != "cpu")
+        return pytest.mark.nightly if native and nightly else _marks(program, device)
+
     return [
-        pytest.param(
-            program,
-            device,
-            marks=pytest.mark.nightly if native and program == "textures" else _marks(program, device),
-        )
+        pytest.param(program, device, marks=marks(program, device))
         for program in PROGRAMS
         for device in ("cpu", "gfx1030", "gfx1100", "gfx90a")
     ]
