@@ -210,7 +210,7 @@ def _vector(form: Form, kind: OperandKind, position: int) -> str:
     count = form.vector if form.vector > 1 else 2
     if opcode in ("ldmatrix", "stmatrix"):
         count = int(form.slots["num"][1:])
-    of = T.B32 if opcode in ("ldmatrix", "stmatrix", "suld", "sust") else _type(form, kind)
+    of = T.B32 if opcode in ("ldmatrix", "stmatrix") else _type(form, kind)
     return "{" + ", ".join(_register(of, 1 + position * 8 + i) for i in range(count)) + "}"
 
 

@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
-from zluda.compiler.lower.table import LOWERINGS
 
 ROOT = Path(__file__).parents[2]
-TEXTURES = {"tex", "suld", "sust"} - LOWERINGS.keys()
-"""What may still be refused, while it has no lowering at all."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,7 @@ def test_every_form_of_the_survey_is_lowered(coverage: Any, device: str) -> None
     forms = coverage.frequent_forms()
     assert len(forms) == 754
     refused = coverage.refused(forms, device)
-    assert {name for name in refused if name.split(".")[0] not in TEXTURES} == set()
+    assert refused == {}
 
 
 def test_what_has_no_lowering_is_told(coverage: Any) -> None:

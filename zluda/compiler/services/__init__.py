@@ -1,8 +1,8 @@
 """What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``; and what
 texture units do, as functions that texture instructions become calls of (:mod:`zluda.compiler.textures`).
 
-PTX declares the former ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them, ``make
-services``), put behind a module's own text, so that they are compiled like any other function, for every
+PTX declares the former ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them,
+``make services``), put behind a module's own text, so that they are compiled like any other function, for every
 target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden variable*,
 an address in device memory that whoever loads the module fills in (``zluda/device/services.py``).
 """

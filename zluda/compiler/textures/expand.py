@@ -283,6 +283,8 @@ def _gradient_lod(w: _Writer, place: _Place, dx: Operand, dy: Operand) -> Regist
     arguments = [*place.objects]
     if place.geometry.cube:
         arguments += _words(place.coordinates)
+    if min(len(_elements(dx)), len(_elements(dy))) < n:
+        raise w.unsupported(f"gradients of less than {n} elements")
     shape = "cube" if place.geometry.cube else f"{n}d"
     return w.value(f"lod_{shape}", T.B32, [*arguments, *_words([*_first(dx, n), *_first(dy, n)])])
 
@@ -306,6 +308,8 @@ def _fetch_halves(
     results: list[Operand],
 ) -> None:
     """Four words rounded to halves: one a register, or two packed in each."""
+    if type is T.F16X2 and len(results) > 2:  # ptxas takes them, but there are four channels and no more
+        raise w.unsupported()
     words = [w.register(f"texel.{n}", T.F32) for n in range(4)]
     w.words(name, arguments, *words)
     if type.spelling == "f16":
