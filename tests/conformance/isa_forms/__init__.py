@@ -42,8 +42,9 @@ FAMILIES = {
     "various": various,
     "asynchronous": asynchronous,
     "contraction": contraction,
+    "sparse_wgmma": sparse_wgmma,
 }
-AWAITING: dict[str, ModuleType] = {"sparse_wgmma": sparse_wgmma, "clusters": clusters}
+AWAITING: dict[str, ModuleType] = {"clusters": clusters}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 
