@@ -41,6 +41,7 @@ _VECTOR: Classes = frozenset({Vector})
 _STORED: Classes = frozenset({Register, Immediate, Symbol})
 _MOVED: Classes = frozenset({Register, Immediate, Symbol, Vector})
 _VIDEO: Classes = frozenset({Register, Immediate, Selected})
+_SIMD_VIDEO: Classes = frozenset({Register, Selected})
 _SIGNED: Classes = _VIDEO | {Minus}
 _PREDICATE: Classes = frozenset({Register, Immediate, Negated})
 _OWN_LENGTH = ("xe", "xb", "xg")  # tex's offsets and gradients: as long as its coordinates, not as .vec says
@@ -312,6 +313,7 @@ _KINDS: dict[str, tuple[Classes, Classes, bool]] = {
     "m": (_MOVED, _MOVED, False),
     "x": (_ANYTHING, _ANYTHING, False),
     "y": (_SOURCE | _VECTOR, _SOURCE | _VECTOR, False),
+    "u": (_SIMD_VIDEO, _SIMD_VIDEO, False),
     "v": (_VIDEO, _VIDEO, False),
     "w": (_SIGNED, _SIGNED, False),
     "!": (_PREDICATE, _PREDICATE, False),

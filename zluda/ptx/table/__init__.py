@@ -10,7 +10,8 @@ accepts them; where two slots share words (``alayout``/``blayout``, ``dtype``/``
 *Operands.* ``d…`` are destinations, other small letters sources; ``[a]`` is an address, ``[a, C]`` an object
 and a place in it (:class:`~zluda.ptx.Indexed`); capitals are ``{…}`` vectors, as are ``d`` and ``s`` when
 ``.vec`` was written; ``m`` may also be a symbol's address or a vector, ``y`` a register, constant or vector (``yd``), ``x…``
-anything (``xd``: any destination); ``v…`` may carry a selector (``vd``: a destination that may), ``w…`` a sign too; ``d|p`` is a pair, ``d{|p}`` possibly
+anything (``xd``: any destination); ``v…`` may carry a selector (``u…``: and is a register; ``vd``: a destination that may), ``w…``
+a sign too; ``d|p`` is a pair, ``d{|p}`` possibly
 one, ``!c`` a predicate that
 may be negated, ``label`` a branch target. ``{, b}`` is optional.
 

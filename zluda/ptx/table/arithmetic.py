@@ -4,7 +4,7 @@ ROWS = """
 # 9.7.1 integer arithmetic
 add.type d, a, b                            ; type = <int> u16x2 s16x2
 add.sat.type d, a, b                        ; type = s32
-sub.type d, a, b                            ; type = <int> u16x2 s16x2
+sub.type d, a, b                            ; type = <int>
 sub.sat.type d, a, b                        ; type = s32
 mul.mode.type d, a, b                       ; mode = hi lo ; type = <int>
 mul.mode.type d, a, b                       ; mode = wide ; type = u16 u32 s16 s32 ; as = d:double
@@ -30,7 +30,7 @@ fns.type d, a, b, c                         ; type = b32
 brev.type d, a                              ; type = b32 b64
 bfe.type d, a, b, c                         ; type = u32 u64 s32 s64 ; as = b:count c:count
 bfi.type d, a, b, c, e                      ; type = b32 b64 ; as = c:count e:count
-bmsk.mode.type d, a, b                      ; mode = clamp wrap ; type = b32 ; as = b:count
+bmsk.mode.type d, a, b                      ; mode = clamp wrap ; type = b32 ; as = d:count a:count b:count
 szext.mode.type d, a, b                     ; mode = clamp wrap ; type = u32 s32 ; as = b:count
 dp4a.atype.btype d, a, b, c                 ; atype = u32 s32 ; btype = u32 s32
 dp2a.mode.atype.btype d, a, b, c            ; mode = lo hi ; atype = u32 s32 ; btype = u32 s32 ; as = d:count c:count
@@ -79,14 +79,18 @@ abs{.ftz}.type d, a                         ; type = f32 f16 f16x2
 abs.type d, a                               ; type = f64 bf16 bf16x2
 neg{.ftz}.type d, a                         ; type = f32 f16 f16x2
 neg.type d, a                               ; type = f64 bf16 bf16x2
-min{.ftz}{.NaN}{.xorsign}{.abs}.type d, a, b    ; type = f32 f16 f16x2
+min{.ftz}{.NaN}.type d, a, b                    ; type = f32 f16 f16x2
+min{.ftz}{.NaN}.xorsign.abs.type d, a, b        ; type = f32 f16 f16x2
 min{.ftz}{.NaN}{.abs}.type d, a, b, c           ; type = f32
 min.type d, a, b                                ; type = f64
-min{.NaN}{.xorsign}{.abs}.type d, a, b          ; type = bf16 bf16x2
-max{.ftz}{.NaN}{.xorsign}{.abs}.type d, a, b    ; type = f32 f16 f16x2
+min{.NaN}.type d, a, b                          ; type = bf16 bf16x2
+min{.NaN}.xorsign.abs.type d, a, b              ; type = bf16 bf16x2
+max{.ftz}{.NaN}.type d, a, b                    ; type = f32 f16 f16x2
+max{.ftz}{.NaN}.xorsign.abs.type d, a, b        ; type = f32 f16 f16x2
 max{.ftz}{.NaN}{.abs}.type d, a, b, c           ; type = f32
 max.type d, a, b                                ; type = f64
-max{.NaN}{.xorsign}{.abs}.type d, a, b          ; type = bf16 bf16x2
+max{.NaN}.type d, a, b                          ; type = bf16 bf16x2
+max{.NaN}.xorsign.abs.type d, a, b              ; type = bf16 bf16x2
 rcp.approx{.ftz}.type d, a                  ; type = f32
 rcp.approx.ftz.type d, a                    ; type = f64
 rcp.rnd{.ftz}.type d, a                     ; type = f32

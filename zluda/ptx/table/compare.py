@@ -17,8 +17,8 @@ _COMPARISONS = {
 _OPERANDS = ((".cmp", "{d}, a, b"), (".cmp.boolop", "{d}, a, b, !c"))
 # set: source types → result types
 _RESULTS = {
-    "f16": "<int> f32 f16 bf16",
-    "bf16": "<int> f32 f16 bf16",
+    "f16": "u16 s16 u32 s32 f16 bf16",
+    "bf16": "u16 s16 u32 s32 bf16",
     "f16x2": "f16x2 u32 s32",
     "bf16x2": "bf16x2 u32 s32",
 }

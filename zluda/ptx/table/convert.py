@@ -12,16 +12,17 @@ cvt{.rnd}{.sat}.dtype.atype d, a            ; rnd = rni rzi rmi rpi ; dtype = f6
 cvt{.rnd}.dtype.atype d, a                  ; rnd = rni rzi rmi rpi ; dtype = bf16 ; atype = bf16 ; as = d:dtype+ a:atype+
 cvt.rnd{.ftz}{.sat}.dtype.atype d, a        ; dtype = f32 ; atype = f64 ; as = d:dtype+ a:atype+
 cvt{.ftz}{.sat}.dtype.atype d, a            ; dtype = f32 ; atype = f16 ; as = d:dtype+ a:atype+
-cvt{.ftz}.dtype.atype d, a                  ; dtype = f32 ; atype = bf16 ; as = d:dtype+ a:atype+
+cvt{.ftz}.dtype.atype d, a                  ; dtype = f32 ; atype = bf16
 cvt{.ftz}{.sat}.dtype.atype d, a            ; dtype = f64 ; atype = f32 ; as = d:dtype+ a:atype+
 cvt{.sat}.dtype.atype d, a                  ; dtype = f64 ; atype = f16 ; as = d:dtype+ a:atype+
-cvt.dtype.atype d, a                        ; dtype = f64 ; atype = bf16 ; as = d:dtype+ a:atype+
+cvt.dtype.atype d, a                        ; dtype = f64 ; atype = bf16
 cvt.rnd{.ftz}{.sat}.dtype.atype d, a        ; dtype = f16 ; atype = f32 ; as = d:dtype+ a:atype+
 cvt.rnd{.sat}.dtype.atype d, a              ; dtype = f16 ; atype = f64 ; as = d:dtype+ a:atype+
-cvt.rnd{.relu}{.satfinite}.dtype.atype d, a ; rnd = rn rz ; dtype = f16 bf16 ; atype = f32 ; as = d:dtype+ a:atype+
-cvt.rnd{.ftz}{.sat}.dtype.atype d, a        ; dtype = bf16 ; atype = f32 ; as = d:dtype+ a:atype+
-cvt.rnd.dtype.atype d, a                    ; dtype = bf16 ; atype = f16 f64 ; as = d:dtype+ a:atype+
-cvt.rnd.dtype.atype d, a                    ; dtype = f16 ; atype = bf16 ; as = d:dtype+ a:atype+
+cvt.rnd{.relu}{.satfinite}.dtype.atype d, a ; rnd = rn rz ; dtype = f16 ; atype = f32 ; as = d:dtype+ a:atype+
+cvt.rnd{.relu}{.satfinite}.dtype.atype d, a ; rnd = rn rz ; dtype = bf16 ; atype = f32
+cvt.rnd{.ftz}{.sat}.dtype.atype d, a        ; dtype = bf16 ; atype = f32
+cvt.rnd.dtype.atype d, a                    ; dtype = bf16 ; atype = f16 f64
+cvt.rnd.dtype.atype d, a                    ; dtype = f16 ; atype = bf16
 cvt.rnd{.relu}{.satfinite}.dtype.atype d, a, b      ; rnd = rn rz ; dtype = f16x2 bf16x2 ; atype = f32 ; as = d:dtype+ a:atype+ b:atype+
 cvt.rnd{.relu}{.satfinite}.dtype.atype d, a, b, e   ; rnd = rs ; dtype = f16x2 bf16x2 ; atype = f32 ; as = d:dtype+ a:atype+ b:atype+
 cvt.rnd{.satfinite}.dtype.atype d, a                ; rnd = rna ; dtype = tf32 ; atype = f32

@@ -52,8 +52,8 @@ vote.sync.op.type d, !a, b                                  ; op = ballot ; type
 match.op.sync.type d, a, b                                  ; op = any ; type = b32 b64 ; as = d:count b:count
 match.op.sync.type d{|p}, a, b                              ; op = all ; type = b32 b64 ; as = d{|p}:count b:count
 activemask.type d                                           ; type = b32
-redux.sync.op.type d, a, b                                  ; op = add min max ; type = u32 s32 ; as = a:count b:count
-redux.sync.op.type d, a, b                                  ; op = and or xor ; type = b32 ; as = b:count
+redux.sync.op.type d, a, b                                  ; op = add min max ; type = u32 s32 ; as = d:count a:count b:count
+redux.sync.op.type d, a, b                                  ; op = and or xor ; type = b32 ; as = d:count a:count b:count
 redux.sync.op{.abs}{.NaN}.type d, a, b                      ; op = min max ; type = f32 ; as = b:count
 elect.sync d|p, a ; as = d|p:count a:count
 """

@@ -1,0 +1,57 @@
+"""What ptxas accepts parses, what it refuses is an error: statements drawn from the whole table."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from zluda.ptx import parse_module
+
+ROOT = Path(__file__).parents[2]
+RECORDED = Path(__file__).parent / "data" / "ptxas_verdicts.txt.gz"
+LOOSE = 0.045
+"""The share of statements that ptxas refuses and this parser does not: combinations of cache operators and
+semantics, roundings of ``cvt``, widths of its registers, vectors that are too long for an atomic's type."""
+QUIRKS = {"cvt.f16.bf16 %h0, %h5;"}
+"""What ptxas accepts against the ISA, which wants a rounding there."""
+
+
+def recorded() -> tuple[str, list[tuple[bool, str]]]:
+    head, *lines = gzip.decompress(RECORDED.read_bytes()).decode().splitlines()
+    return head, [(line[0] == "+", line[2:]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def recorder() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "tests/fuzz"))
+    spec = importlib.util.spec_from_file_location("recorder", ROOT / "scripts/record_ptxas_verdicts.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_statements_of_every_row_are_judged_as_ptxas_judges_them(recorder: ModuleType) -> None:
+    _, verdicts = recorded()
+    assert len(verdicts) > 3000
+    lost = parse_module(recorder.module([text for _, text in verdicts])[0]).errors()
+    judged = [(good, f"k{i}" not in lost, text) for i, (good, text) in enumerate(verdicts)]
+    assert {text for good, ours, text in judged if good and not ours} == QUIRKS
+    accepted = [text for good, ours, text in judged if ours and not good]
+    assert len(accepted) / len(judged) < LOOSE, accepted[:20]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+def test_ptxas_still_judges_so(recorder: ModuleType) -> None:
+    head, verdicts = recorded()
+    if head != f"ptxas {recorder.version()} {recorder.TARGET}":
+        pytest.skip(f"the verdicts are of {head}")
+    some = verdicts[::7]
+    assert recorder.verdicts([text for _, text in some]) == [good for good, _ in some]
