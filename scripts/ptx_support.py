@@ -93,6 +93,12 @@ def _some(choices: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
 
 
 def _case(row: Row, chosen: dict[str, str]) -> Case:
+    """A form; a tensor copy has as many dimensions as its mode is for."""
+    mode = chosen.get("load_mode", "")
+    if mode.startswith("im2col"):
+        chosen = chosen | {"dim": max(chosen["dim"], "3d")}
+    elif mode.endswith("4"):
+        chosen = chosen | {"dim": "2d"}
     words = tuple(chosen[m.name] for m in row.modifiers if m.name in chosen)
     return Case(row, ".".join([row.opcode, *words]), words)
 
@@ -139,9 +145,22 @@ def _whole(case: Case, form: Form) -> str | None:
         return ", ".join([*places, "16"]) + barrier + mask + (", %l3" if "cache_hint" in slots else "") + ends
     if opcode == "cp" and "tensor" in slots:
         return _tensor_copy(form)
+    if opcode == "tensormap":
+        return _tensor_map(form)
     if opcode == "setmaxnreg":
         return "24"
     return None
+
+
+def _tensor_map(form: Form) -> str:
+    """Operands of a change of a tensor map: a constant where the field has no register form."""
+    if "cp_fenceproxy" in form.slots:
+        return "[place_global], [place_shared], 128"
+    field, place = form.slots["field"], form.slots.get("space", "global").split("::")[0]
+    ordinal = "1, " if field.endswith(("_dim", "_stride")) else ""
+    named = field in ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
+    register = "%l3" if form.types[-1].bits == 64 else "%r3"
+    return f"[{'place_shared' if place == 'shared' else 'place_global'}], {ordinal}{1 if named else register}"
 
 
 def _tensor_copy(form: Form) -> str:
