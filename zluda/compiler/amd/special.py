@@ -14,6 +14,7 @@ from zluda.compiler.amd.machine import Machine, one
 from zluda.compiler.amd.surroundings import external, grid_size, hardware, hidden, packet
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
+from zluda.compiler.idle import IDLE
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.target import WARP, Lanes, Shape
 from zluda.errors import UnsupportedError
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 # One multiprocessor: what a program may rely on holds.
-_CONSTANT = {"%smid": 0, "%nsmid": 1, "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0}
+_CONSTANT = {"%smid": 0, "%nsmid": 1, **dict.fromkeys(IDLE, 0)}
 _CONSTANT |= {"%ntid.w": 1, "%nctaid.w": 1, "%tid.w": 0, "%ctaid.w": 0, "%gridid": 0}
-_WIDTHS = {"%gridid": "i64", IS_EXPLICIT: "i1"}
+_WIDTHS = {"%gridid": "i64", IS_EXPLICIT: "i1", **{name: f"i{bits}" for name, bits in IDLE.items()}}
 
 
 class SpecialRegisters(ClusterOps):

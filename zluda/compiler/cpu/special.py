@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
 from zluda.compiler.cpu.context import Context
+from zluda.compiler.idle import IDLE
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import uniform, varying
 from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Shape
@@ -35,7 +36,7 @@ _CONTEXT |= {
 }
 
 # One multiprocessor: what a program may rely on holds.
-_CONSTANT = {"%smid": 0, "%nsmid": 1, "%reserved_smem_offset_begin": 0, "%reserved_smem_offset_end": 0}
+_CONSTANT = {"%smid": 0, "%nsmid": 1, **dict.fromkeys(IDLE, 0)}
 _CONSTANT |= {"%ntid.w": 1, "%nctaid.w": 1, "%tid.w": 0, "%ctaid.w": 0}
 
 _LANE_MASKS: dict[str, Callable[[int], int]] = {
@@ -82,7 +83,8 @@ class SpecialRegisters:
         plain = alias(f.unit, name)
         shape = self.special_shape(f, plain)
         if shape.constant is not None:
-            return Lanes(shape, (constant("i1" if plain == IS_EXPLICIT else "i32", shape.constant),))
+            bits = 1 if plain == IS_EXPLICIT else IDLE.get(plain, 32)
+            return Lanes(shape, (constant(f"i{bits}", shape.constant),))
         if plain.startswith("%tid."):
             return _thread_index(f, "xyz".index(plain[-1]), shape)
         if plain == "%laneid":
