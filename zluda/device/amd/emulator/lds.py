@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from zluda.compiler.ir import Value, constant
-from zluda.device.amd.emulator import access, atomics, lanes, memory
+from zluda.device.amd.emulator import access, atomics, groups, lanes, memory
 from zluda.device.amd.emulator.elements import ELEMENTS, LDS_ATOMICS, Atomic, Element
 from zluda.device.amd.emulator.instruction import Instruction, Operand
 from zluda.device.amd.emulator.memory import Offsets
@@ -126,7 +126,7 @@ def _permute(wave: Wave, instruction: Instruction) -> None:
     buffer = b.alloca("i32", wave.lanes)
     b.store(b.splat(constant("i32", 0), wave.lanes), buffer, align=64)
     pointers = b.gep(buffer, b.zext(lane, "i64"), "i32")
-    access.scatter(b, wave.vgpr(data.index), pointers, wave.exec_lanes())
+    groups.scatter(b, wave.vgpr(data.index), pointers, wave.exec_lanes())
     wave.set_vgpr(destination.index, b.load("i32", buffer, wave.lanes, align=64))
 
 

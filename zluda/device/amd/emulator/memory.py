@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from zluda.compiler.ir import Value, constant
-from zluda.device.amd.emulator import access, atomics, scratch
+from zluda.device.amd.emulator import access, atomics, flat, scratch
 from zluda.device.amd.emulator.access import Window
 from zluda.device.amd.emulator.elements import ELEMENTS, VECTOR_ATOMICS, Atomic, Element
 from zluda.device.amd.emulator.instruction import Instruction, Operand
@@ -145,7 +145,7 @@ def _atomic(wave: Wave, instruction: Instruction, space: str, atomic: Atomic) ->
         data = operands.pop(1)
         address = operands
     place = _PLACES[space](wave, instruction, address)
-    if not isinstance(place, Pointers | scratch.Flat):
+    if not isinstance(place, Pointers | flat.Flat):
         raise wave.unsupported(f"instruction {instruction.mnemonic}")
     registers = 2 if atomics.storage(atomic.kind) == "i64" else 1
     value = wave.vgpr(data.index) if registers == 1 else wave.vgpr_pair(data.index)
@@ -184,7 +184,7 @@ def _flat(wave: Wave, instruction: Instruction, address: Sequence[Operand]) -> P
     """A generic address: in LDS, in scratch, or a host address."""
     place = _global(wave, instruction, address)
     assert isinstance(place, Pointers)
-    return scratch.Flat(wave, place.addresses, place.mask)
+    return flat.Flat(wave, place.addresses, place.mask)
 
 
 def _scratch(wave: Wave, instruction: Instruction, address: Sequence[Operand]) -> Place:
