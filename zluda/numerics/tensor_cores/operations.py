@@ -1,6 +1,7 @@
 """Which forms of ``mma``, ``wmma`` and ``wgmma`` exist on sm_90, and by which rule each computes.
 
-The forms are those that ptxas 13.0 accepts for sm_90a; the rules are what it makes of them, measured on an
+The forms are those that ptxas 13.0 accepts for sm_90a, and sparse fp8 with f16 accumulators, which later
+architectures have (taken to be as the dense ones); the rules are what it makes of them, measured on an
 H200. An instruction is one or two *steps* over all or part of K (:mod:`.reference`), or IEEE arithmetic:
 
 ==============  ==========================================================================================
@@ -119,7 +120,7 @@ _MMA_SPARSE = """
 m16n8k16 m16n8k32             f16        f16        f32|f16
 m16n8k16 m16n8k32             bf16       bf16       f32
 m16n8k8 m16n8k16              tf32       tf32       f32
-m16n8k64                      e4m3|e5m2  e4m3|e5m2  f32
+m16n8k64                      e4m3|e5m2  e4m3|e5m2  f32|f16
 m16n8k32 m16n8k64             s8|u8      s8|u8      s32
 m16n8k64 m16n8k128            s4|u4      s4|u4      s32
 """
