@@ -43,14 +43,14 @@ AGAIN:
 }
 """
 
-TEXTURE = """
-.global .texref image;
-.visible .entry texture(.param .u64 texture_param_0, .param .u64 texture_param_1, .param .u32 texture_param_2)
+MULTICAST = """
+.visible .entry multicast(.param .u64 a, .param .u64 b, .param .u32 c)
 {
-    .reg .b32 %r<3>;
-    .reg .f32 %f<5>;
-    mov.u32 %r1, 0;
-    tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [image, {%r1, %r1}];
+    .reg .b64 %rd<2>;
+    .reg .f32 %f<2>;
+    ld.param.u64 %rd1, [a];
+    mov.f32 %f1, 0f00000000;
+    multimem.red.relaxed.sys.global.add.f32 [%rd1], %f1;
     ret;
 }
 """
@@ -88,7 +88,7 @@ class Program:
     [
         ("stray", STRAY, Verdict.CRASH, "stray"),
         ("endless", ENDLESS, Verdict.HANG, "endless"),
-        ("texture", TEXTURE, Verdict.UNSUPPORTED, "tex"),
+        ("multicast", MULTICAST, Verdict.UNSUPPORTED, "multimem"),
     ],
 )
 def test_one_bad_kernel_costs_one_verdict(

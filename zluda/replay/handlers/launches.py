@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from zluda.compiler.target import Together
-from zluda.device import together
 from zluda.driver.base import LaunchAttribute
 from zluda.replay.handlers.table import Phase, handles
 from zluda.replay.names import entry_name
@@ -69,6 +67,9 @@ def launch_attributes(call: Call, launch: Launch) -> tuple[LaunchAttribute, ...]
     recorded = attributes(launch.attributes)
     if entry_name(call.function).base != "cuLaunchCooperativeKernel":
         return recorded
+    from zluda.compiler.target import Together  # reads PTX, which most replays need not on this side
+    from zluda.device import together
+
     return (*recorded, *(LaunchAttribute(*a) for a in together.launch_attributes(Together(cooperative=True))))
 
 
