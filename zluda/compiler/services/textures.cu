@@ -178,10 +178,10 @@ static __device__ u32 encoded_srgb(float x) {
   return found;
 }
 
-// Cut, not rounded; what is too large is the largest number.
+// Cut, not rounded; what is too large is the largest number. A NaN keeps its highest bits.
 static __device__ u32 float_to_half(u32 bits) {
   u32 sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-  if (rest > 0x7f800000) return 0x7fff;
+  if (rest > 0x7f800000) return sign | 0x7c00 | max((rest & 0x7fffff) >> 13, 1u);
   if (rest >= 0x47800000) return sign | (rest == 0x7f800000 ? 0x7c00 : 0x7bff);
   if (rest >= 0x38800000) return sign | (rest - 0x38000000) >> 13;
   return sign | (u32)(as_float(rest) * 16777216.0f);
