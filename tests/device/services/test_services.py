@@ -294,3 +294,15 @@ def test_many_lanes_count_in_sixteen_bytes(loaded: tuple[Device, Module]) -> Non
     kernel.launch(grid=blocks, block=threads, args=[counters, np.int32(rounds)])
     times = blocks * threads * rounds // 4
     assert counters.numpy().tolist() == [[times % 4 << 62, times + times // 4]] * 4
+
+
+@pytest.mark.parametrize("name", ["cpu", _nightly("gfx1030")])
+def test_services_work_where_accesses_are_checked(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with zluda.open_device(name, check="memory") as device:
+        module = device.load_module(PTX)
+        count = device.array(np.zeros(4, np.int32))
+        module.kernel("print_local").launch(grid=1, block=4, args=[count])
+        device.synchronize()
+        assert capsys.readouterr().out == "".join(f"local {i} and {i}\n" for i in range(4))
+        (pointer,) = allocated(device, module, 100)
+        module.kernel("free_one").launch(grid=1, block=1, args=[np.uint64(pointer)])

@@ -121,9 +121,10 @@ def _not_shared(f: FunctionCodegen, space: str, at: Value, limit: Value, size: i
 
 
 def _not_local(ops: AddressOps, f: FunctionCodegen, group: int, at: Value, size: int) -> Value:
-    """Outside the thread's own variables; of a function that is called, outside all that is on stacks."""
+    """Outside the thread's own variables, the parameters of calls among them; of a function that is called,
+    outside all that is on stacks."""
     b = f.b
-    variables = [v for v in f.function.variables.values() if v.space == "local"]
+    variables = [v for v in f.function.variables.values() if v.space in ("local", "param")]
     if not f.function.is_entry or any(i.opcode in _STACK_OPERATIONS for i in f.function.instructions):
         region = b.sub(context_field(f, "stack_high", "i64"), context_field(f, "stack_low", "i64"))
         return b.icmp("ugt", at, b.sub(region, size))
