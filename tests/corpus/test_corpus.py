@@ -16,7 +16,17 @@ import zluda
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/trace.bin"))
-OURS = {"black_scholes", "half_precision", "histogram", "matmul", "nbody", "reduction", "saxpy"}
+OURS = {
+    "async_copy",
+    "black_scholes",
+    "cooperative",
+    "half_precision",
+    "histogram",
+    "matmul",
+    "nbody",
+    "reduction",
+    "saxpy",
+}
 OURS |= {"tensor_cores", "textures"}
 
 

@@ -41,10 +41,11 @@ FAMILIES = {
     "video": video,
     "various": various,
     "asynchronous": asynchronous,
+    "clusters": clusters,
     "contraction": contraction,
     "sparse_wgmma": sparse_wgmma,
 }
-AWAITING: dict[str, ModuleType] = {"clusters": clusters}
+AWAITING: dict[str, ModuleType] = {}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 
