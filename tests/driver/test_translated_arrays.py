@@ -336,7 +336,7 @@ def test_a_copy_in_parts_is_the_same_copy(driver: TranslatedDriver, limit: int) 
     assert sum(part.size for part, _ in parts) == copy.size
     for part, at in parts:
         driver.cuMemcpy3D(part, rows[at : at + part.size])
-    out = Copy(in_array(volume, 16, 2, 1), in_memory(memory, 48), 40, 9, 5)  # its slices are as high as the box
+    out = Copy(in_array(volume, 16, 2, 1), in_memory(memory, 48), 40, 9, 5)
     for part, _ in out.parts(limit):
         driver.cuMemcpy3D(part)
     back = Copy(in_memory(memory, 48), CopyEnd(), 40, 9, 5)
