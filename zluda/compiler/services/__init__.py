@@ -13,6 +13,7 @@ import functools
 import importlib.resources
 import re
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,20 +60,26 @@ STOPS = {
 """Functions by which the libraries end a launch, and the kind of fault that is (``TargetOps.trap``)."""
 
 
-_linked: weakref.WeakKeyDictionary[Module, Module] = weakref.WeakKeyDictionary()
+_linked: weakref.WeakKeyDictionary[Module, Module | None] = weakref.WeakKeyDictionary()
 
 
 def linked(module: Module) -> Module:
-    """The module with the libraries that it declares functions of and does not define; itself for none."""
-    needed = [library for library in LIBRARIES if _needs(module, library)]
-    if not needed:
-        return module
-    if module not in _linked:
-        from zluda.ptx import parse_module  # a replay's near side only asks for names
+    """The module with the libraries that it declares functions of and does not define; itself for none.
 
-        text = "\n".join([module.source, *(_text(library.file) for library in needed)])
-        _linked[module] = parse_module(text, file=module.file)
-    return _linked[module]
+    A module's text is searched once, not once a kernel.
+    """
+    if module not in _linked:
+        needed = [library for library in LIBRARIES if _needs(module, library)]
+        _linked[module] = _with_libraries(module, needed) if needed else None
+    whole = _linked[module]
+    return module if whole is None else whole
+
+
+def _with_libraries(module: Module, needed: Sequence[Library]) -> Module:
+    from zluda.ptx import parse_module  # a replay's near side only asks for names
+
+    text = "\n".join([module.source, *(_text(library.file) for library in needed)])
+    return parse_module(text, file=module.file)
 
 
 _OWN = re.compile(r"(?:__|_Z\d+)zluda_")
