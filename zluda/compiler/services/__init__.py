@@ -2,9 +2,10 @@
 texture units do, as functions that texture instructions become calls of (:mod:`zluda.compiler.textures`).
 
 PTX declares the former ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them,
-``make services``), put behind a module's own text, so that they are compiled like any other function, for every
-target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden variable*,
-an address in device memory that whoever loads the module fills in (``zluda/device/services.py``).
+``make services``), put behind a module's own text, so that they are compiled like any other function, for
+every target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden
+variable*, an address in device memory that whoever loads the module fills in
+(``zluda/device/services.py``).
 """
 
 from __future__ import annotations
