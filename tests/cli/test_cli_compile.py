@@ -26,8 +26,9 @@ GOOD = """
 UNSUPPORTED = """
 .visible .entry counted(.param .u64 p)
 {
-    .reg .b32 %r<2>;
-    mov.u32 %r1, %pm0;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [p];
+    multimem.st.relaxed.sys.global.u32 [%rd1], 3;
     ret;
 }
 """
@@ -74,7 +75,7 @@ def test_a_report_goes_on_after_a_kernel_that_is_not_supported(zluda: Machine) -
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["kernel"] for line in lines] == ["one", "counted", "wrong", "two"]
     assert lines[1]["error"] == "unsupported"
-    assert "special register %pm0 (kernel counted, " in lines[1]["reason"]
+    assert "multimem.st.relaxed.sys.global.u32 (kernel counted, " in lines[1]["reason"]
     assert lines[2]["error"] == "ptx" and "a.ptx:" in lines[2]["reason"]
     assert lines[0]["vgprs"] > 0 and lines[3]["vgprs"] > 0
     text = zluda("compile", "a.ptx", "--target", "gfx1030", "--report", status=1).stdout
@@ -159,7 +160,7 @@ def test_precompile_tells_of_each_module_and_goes_on(zluda: Machine) -> None:
     again = zluda("precompile", "tree/deep", "--target", "gfx1030")
     assert "1 of 1 kernels are there" in again.stdout
     table = zluda("precompile", "tree", status=1).stdout
-    assert "special register %pm0" in table and "tree/deep/b.ptx" in table
+    assert "multimem.st" in table and "tree/deep/b.ptx" in table
 
 
 def test_precompile_of_a_trace_serves_its_replay(zluda: Machine) -> None:

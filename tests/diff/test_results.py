@@ -25,7 +25,7 @@ KEYS = [
     *("trace", "device", "emulated", "numerics", "verdict", "launches", "copies"),
     *("identical", "within", "noise", "differs", "inherited", "crash", "hang", "unsupported", "no_ptx"),
     *("not_compared", "gap", "not_replayed", "reasons", "first_divergence", "seconds"),
-    *("product", "relocated"),
+    *("product", "relocated", "printed"),
 ]
 
 

@@ -384,11 +384,11 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
 
 def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:
     program = Recorded(case)
-    program.launch(entry="cuLaunchCooperativeKernel")
+    program.launch(entry="cuLaunchCooperativeKernelMultiDevice")
     program.launch()
     result = case.replay({"add": add})
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL]
-    assert "cuLaunchCooperativeKernel" in result.results[0].reason
+    assert "cuLaunchCooperativeKernelMultiDevice" in result.results[0].reason
 
 
 def test_a_selection_runs_what_it_names_on_recorded_inputs(case: Case) -> None:

@@ -294,19 +294,15 @@ class TraceBuilder:
         """
         if self.capture:
             self._capture_inputs(parameters, reaches)
-        call = self.call(
-            entry,
-            f=function,
-            gridDimX=grid[0],
-            gridDimY=grid[1],
-            gridDimZ=grid[2],
-            blockDimX=block[0],
-            blockDimY=block[1],
-            blockDimZ=block[2],
-            sharedMemBytes=shared_bytes,
-            hStream=stream,
-            result=result,
-        )
+        words = {
+            "f": function,
+            **dict(zip(("gridDimX", "gridDimY", "gridDimZ"), grid, strict=True)),
+            **dict(zip(("blockDimX", "blockDimY", "blockDimZ"), block, strict=True)),
+            "sharedMemBytes": shared_bytes,
+            "hStream": stream,
+        }
+        taken = {row["name"] for row in FUNCTIONS[entry]["parameters"]}  # others come in a structure
+        call = self.call(entry, result=result, **{name: words[name] for name in words if name in taken})
         captured = self.capture if captured is None else captured
         shape = self._writer.shape(
             self._functions[function][0],

@@ -1,8 +1,8 @@
 """The application's parent: a process that starts it, holds it, and reports how it ended.
 
 Frida, which lives in the session's process, waits for processes that it traces; what it takes from
-``waitpid`` the session cannot have. So the application is the child of a process in which Frida is not. Started by
-:class:`zluda.trace.application.Application` with its own process id, a file descriptor, and the command line.
+``waitpid`` the session cannot have. So the application is the child of a process in which Frida is not.
+Started by :class:`zluda.trace.application.Application` with its own process id, a file descriptor, and the command line.
 On the descriptor it writes JSON lines: ``{"pid", "entry", "original"}`` once the application is held, or
 ``{"error"}``; then ``{"status"}`` when it has ended.
 """

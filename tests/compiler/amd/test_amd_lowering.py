@@ -154,8 +154,8 @@ def test_a_call_of_an_unknown_function_is_named_when_it_is_met(name: str) -> Non
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_instruction_without_a_lowering_is_named(name: str) -> None:
-    text = _kernel("mov.u32 %r1, %pm0;")
-    with pytest.raises(UnsupportedError, match=r"special register %pm0 \(kernel k, <ptx>:\d+\)"):
+    text = _kernel("multimem.st.relaxed.sys.global.u32 [%rd1], 3;")
+    with pytest.raises(UnsupportedError, match=r"multimem\.st\S* \(kernel k, <ptx>:\d+\)"):
         compile_kernel(parse_module(text), "k", name)
 
 

@@ -18,6 +18,7 @@ from zluda.ptx import parse_module
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 KERNEL = """
 .global .align 4 .u32 counter;
+.global .align 4 .u32 elsewhere;
 .shared .align 4 .b8 tile[64];
 .func (.param .b32 out) twice(.param .b32 in)
 {
@@ -36,6 +37,7 @@ KERNEL = """
     ld.param.u64 %rd1, [p];
     mov.u32 %r1, %tid.x;
     mov.u32 %r3, depot;
+    mov.u64 %rd3, elsewhere;
     st.local.u32 [%r3], %r1;
     { .param .b32 a; .param .b32 b;
       st.param.b32 [a], %r1;
@@ -95,8 +97,8 @@ OTHER = {
     "a state space": ("st.global.u32 [%rd1]", "st.u32 [%rd1]"),
     "the size of a shared variable": ("tile[64]", "tile[128]"),
     "the size of a local variable": ("depot[16]", "depot[32]"),
-    "which variable is meant": ("[counter]", "[tile]"),
-    "a variable's state space": (".global .align 4 .u32 counter", ".const .align 4 .u32 counter"),
+    "which variable is meant": ("[counter]", "[elsewhere]"),
+    "a variable's state space": (".global .align 4 .u32 elsewhere", ".const .align 4 .u32 elsewhere"),
     "a parameter's type": (".entry k(.param .u64 p)", ".entry k(.param .u32 p)"),
     "a launch bound": (".entry k(.param .u64 p)", ".entry k(.param .u64 p) .maxntid 32, 1, 1"),
     "a pragma": ("    mov.u32 %r1, %tid.x;", '    .pragma "nounroll";\n    mov.u32 %r1, %tid.x;'),
