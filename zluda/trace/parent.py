@@ -2,7 +2,8 @@
 
 Frida, which lives in the session's process, waits for processes that it traces; what it takes from
 ``waitpid`` the session cannot have. So the application is the child of a process in which Frida is not.
-Started by :class:`zluda.trace.application.Application` with its own process id, a file descriptor, and the command line.
+Started by :class:`zluda.trace.application.Application` with its own process id, a file descriptor, and the
+command line.
 On the descriptor it writes JSON lines: ``{"pid", "entry", "original"}`` once the application is held, or
 ``{"error"}``; then ``{"status"}`` when it has ended.
 """
