@@ -140,8 +140,8 @@ def test_brkpt_ends_the_launch(device: CpuDevice) -> None:
 
 
 def test_unsupported_instructions_are_named_with_their_place(device: CpuDevice) -> None:
-    body = "mov.u64 %rd1, 0;\ntensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1; ret;"
-    with pytest.raises(UnsupportedError, match=r"tensormap.*kernel k, test.ptx:9"):
+    body = "mov.u64 %rd1, 0;\nmultimem.st.relaxed.sys.global.u32 [%rd1], 1; ret;"
+    with pytest.raises(UnsupportedError, match=r"multimem.*kernel k, test.ptx:9"):
         run(device, body)
 
 

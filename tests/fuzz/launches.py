@@ -13,6 +13,7 @@ from writing import OFFSETS, REGISTERS, STRIDE, SUMS
 
 from zluda.device.amd import AmdDevice
 from zluda.device.cpu import CpuDevice
+from zluda.device.services import Services
 from zluda.ptx import parse_module
 
 DEVICES = ("cpu", "gfx1030", "gfx90a")
@@ -64,7 +65,10 @@ def inputs_of(program: Program) -> Inputs:
 
 def launch(device: Any, text: str, program: Program, inputs: Inputs) -> dict[str, bytes]:
     """Run the kernel; what it left in each buffer."""
-    kernel = device.load(parse_module(text)).kernel("k")
+    code, services = device.load(parse_module(text)), Services(device)
+    services.attach(code)
+    services.ready()
+    kernel = code.kernel("k")
     contents = {
         "in": inputs.registers,
         "out": bytes(len(inputs.registers)),

@@ -289,6 +289,15 @@ def test_a_constant_is_an_address_in_local_memory_only() -> None:
         one("ld.global.u32 %r1, [16];")
 
 
+def test_a_vector_of_one_element_is_the_element() -> None:
+    """ptxas takes one for ``ld``, ``ldu`` and ``st``, which Triton's inline PTX writes."""
+    assert one("ld.global.b32 { %r1 }, [%rd1];") == one("ld.global.b32   %r1  , [%rd1];")
+    assert one("st.global.b32 [%rd1], { 4 };") == one("st.global.b32 [%rd1], 4;")
+    assert one("st.global.b32 [%rd1], {%laneid};").operands[1] == Vector(
+        (Register("%laneid", ScalarType.U32, special=True),)
+    )
+
+
 def test_symbols_with_offset() -> None:
     assert one("mov.u64 %rd1, g+12;", ".global .b32 g[4];").operands[1] == Symbol("g", 12)
     assert one("mov.u64 %rd1, g[3];", ".global .b32 g[4];").operands[1] == Symbol("g", 12)

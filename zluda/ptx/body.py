@@ -36,6 +36,7 @@ from zluda.ptx.module import (
     Vector,
 )
 from zluda.ptx.scope import Names, OperandError, Scope, split_operands
+from zluda.ptx.shorthands import elements_as_addresses, without_braces
 from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
 from zluda.ptx.types import BY_SPELLING, ScalarType
@@ -258,12 +259,14 @@ class BodyParser:
         try:
             choice = opcode.choose(operands)
         except OperandMismatch as error:
-            operands = _elements_as_addresses(operands, tail)
+            operands = elements_as_addresses(opcode.name, operands, split_operands(tail))
             try:
                 choice = opcode.choose(operands)
             except OperandMismatch:
                 raise self._operand_mismatch(error, tail, match) from None
         form = choice.form
+        if form.vector == 1 and "{" in tail:
+            operands = without_braces(opcode.name, operands)
         for position, spaces in choice.spaces:
             self._check_space(operands[position], spaces, match)
         self.body.append(
@@ -482,17 +485,6 @@ _LABELLED: dict[str, Callable[[BodyParser, str, Location, re.Match[str]], None]]
     "calltargets": BodyParser._call_targets,
     "callprototype": BodyParser._call_prototype,
 }
-
-
-def _elements_as_addresses(operands: tuple[Operand, ...], tail: str) -> tuple[Operand, ...]:
-    """``ld.shared.u32 %r1, v[2]``: an element stands for its address there (PTX ISA 6.4.2)."""
-    pieces = [piece.strip() for piece in split_operands(tail)]
-    return tuple(
-        Address(Symbol(operand.name), operand.offset)
-        if isinstance(operand, Symbol) and piece.endswith("]")
-        else operand
-        for operand, piece in zip(operands, pieces, strict=False)
-    )
 
 
 def _renamed(variable: Variable, name: str) -> Variable:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from zluda.ptx import shorthands
 from zluda.ptx.fragments import Fragment, fragment
 from zluda.ptx.module import (
     Address,
@@ -115,6 +116,8 @@ class Form:
         """How many elements a vector must have, as :func:`~zluda.ptx.operand_types.suits` takes it."""
         if self.vector > 1:
             return None if kind.name in _OWN_LENGTH else self.vector
+        if kind.name in ("d", "s") and self.row.opcode in shorthands.OPCODES:
+            return 1
         of = self.fragment(kind)
         return None if of is None else of.count
 
@@ -459,6 +462,8 @@ def _first_misfit(
     looked at before their types, so that the error names the coarser fault."""
     for i, (kind, cls) in enumerate(zip(kinds, classes, strict=True)):
         allowed = kind.vector_classes if form.vector > 1 else kind.classes
+        if kind.name in ("d", "s") and form.row.opcode in shorthands.OPCODES:
+            allowed |= _VECTOR
         if cls not in allowed:
             return i, " or ".join(name for known, name in _CLASS_NAMES.items() if known in allowed)
     for i, (kind, shape) in enumerate(zip(kinds, shapes, strict=True)):

@@ -20,8 +20,9 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALI
        INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700 };
 #define API __attribute__ ((visibility ("default"))) CUresult
 
-/* Below where the kernel puts programs and libraries, at random, from 0x5500… and 0x7e00… on. */
-#define ARENA 0x200000000000ULL
+/* Below where the kernel puts programs and libraries, at random, from 0x5500… and 0x7e00… on; and not where the CPU
+ * device begins its own. */
+#define ARENA 0x400000000000ULL
 #define ARENA_BYTES (256ULL << 20)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -44,7 +44,10 @@ class Graph:
 
 
 class _Addresses:
-    """Constant addresses that ``s_getpc`` and additions leave in pairs of scalar registers."""
+    """Constant addresses that ``s_getpc`` and one addition leave in pairs of scalar registers.
+
+    LLVM emits the two as one; what is added later steps through data that the address was of.
+    """
 
     def __init__(self) -> None:
         self._pairs: dict[int, int] = {}
@@ -63,7 +66,7 @@ class _Addresses:
             low, high = self._low.pop(pair), operands[2]
             if high.kind == "literal":
                 distance = low | (high.number & 0xFFFFFFFF) << 32
-                self.found.add(self._pairs[pair] + distance & _MASK64)
+                self.found.add(self._pairs.pop(pair) + distance & _MASK64)
         elif name in ("s_add_nc_u64", "s_add_u64") and operands[2].kind == "literal":
             number = operands[2].number & _MASK64
             signed = number - (1 << 32) if 1 << 31 <= number < 1 << 32 else number
