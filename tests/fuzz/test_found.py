@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from launches import inputs_of, launch, open_device
+from programs import Program
 
 import zluda
+from zluda.compiler.amd.disassembler import Line
+from zluda.device.amd.emulator.decode import decode
 from zluda.ptx import parse_module
 
 DEVICES = ("cpu", "gfx1030", "gfx90a")
@@ -54,3 +59,33 @@ def test_the_literal_that_slct_chooses_has_the_results_type(device: str) -> None
 @pytest.mark.parametrize("body", ["{" * 20_000 + "}" * 20_000, "".join(f"L{i}:" for i in range(20_000))])
 def test_nested_blocks_and_many_labels_take_time_by_their_number(body: str) -> None:
     assert not parse_module(f"{HEAD}.visible .entry k() {{\n{body}\nret;\n}}\n").errors()
+
+
+def test_the_fuzzer_gives_a_module_the_tables_that_it_asks_for() -> None:
+    """Exchanges of 16 bytes take locks, whose table the fuzzer had left at address 0."""
+    body = "ld.param.u64 %p, [p]; mov.b128 %w, {%p, %p}; atom.exch.b128 %w, [%p], %w; ret;"
+    text = f"{HEAD}.visible .entry k(.param .u64 p) {{ .reg .b64 %p; .reg .b128 %w; {body} }}"
+    program = Program((), (), 1, 1, 0)
+    left = launch(open_device("cpu"), text, program, inputs_of(program))
+    assert left["in"][:8] == left["in"][8:16] != inputs_of(program).registers[:8]
+
+
+def test_steps_through_data_are_no_functions() -> None:
+    """The emulator's decoder took for functions what was added to the address of a constant table."""
+    texts = [
+        "s_getpc_b64 s[4:5]",
+        "s_add_u32 s4, s4, 0xf0",
+        "s_addc_u32 s5, s5, 0",
+        "s_swappc_b64 s[30:31], s[4:5]",
+        "s_getpc_b64 s[4:5]",
+        "s_add_u32 s4, s4, 0x1000",
+        "s_addc_u32 s5, s5, 0",
+        "s_add_u32 s4, s4, 4",
+        "s_addc_u32 s5, s5, 0",
+        "s_endpgm",
+    ]
+    lines = {4 * n: Line(4 * n, 4, text) for n, text in enumerate(texts)} | {0xF4: Line(0xF4, 4, "s_endpgm")}
+    code = SimpleNamespace(image=b"", code_ranges=lambda: [(0, 0x100)], relocated_addresses=list)
+    disassembler = SimpleNamespace(at=lambda image, offset: lines[offset])
+    graph = decode(code, SimpleNamespace(address=0), disassembler)  # type: ignore[arg-type]
+    assert graph.functions == {0xF4}
