@@ -13,6 +13,7 @@ from zluda.ptx import (
     Address,
     BranchTargets,
     CallPrototype,
+    Element,
     Immediate,
     Indexed,
     Instruction,
@@ -28,6 +29,7 @@ from zluda.ptx import (
     Symbol,
     Vector,
     parse_module,
+    print_instruction,
     print_module,
 )
 from zluda.ptx.constants import ConstantError, parse_integer
@@ -280,6 +282,51 @@ def test_what_is_no_integer_constant(text: str) -> None:
 )
 def test_addresses(text: str, address: Address) -> None:
     assert one(f"ld.global.u32 %r1, {text};", ".global .b32 g[4];").operands[1] == address
+
+
+@pytest.mark.parametrize(
+    ("text", "element"),
+    [
+        ("g[%r1]", Element(Symbol("g"), Register("%r1", ScalarType.B32), 4)),
+        ("g[%rd1]", Element(Symbol("g"), Register("%rd1", ScalarType.B64), 4)),
+        ("g[ %r1 + 0x10 ]", Element(Symbol("g"), Register("%r1", ScalarType.B32), 4, 16)),
+        ("g[%r1+-1]", Element(Symbol("g"), Register("%r1", ScalarType.B32), 4, -1)),
+    ],
+)
+def test_elements_with_an_index_in_a_register(text: str, element: Element) -> None:
+    """Scalars are counted, as in ptxas's code, whatever rows or vectors are declared."""
+    for before in (".global .b32 g[4];", ".global .v4 .b32 g[2];", ".global .b32 g[4][4];"):
+        load = one(f"ld.global.u32 %r1, {text};", before)
+        assert load.operands[1] == Address(element)
+        assert one(print_instruction(load), before).operands == load.operands
+        move = one(f"mov.u64 %rd1, {text};", before)
+        assert move.operands[1] == element
+        assert one(print_instruction(move), before).operands == move.operands
+        assert one(f"st.global.u32 {text}, %r1;", before).operands[0] == Address(element)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ld.global.u32 %r1, g[%f1];",
+        "ld.global.u32 %r1, g[%p1];",
+        "ld.global.u32 %r1, g[%tid.x];",
+        "ld.global.u32 %r1, g[%r1-8];",
+        "ld.global.u32 %r1, g[8+%r1];",
+        "ld.global.u32 %r1, [g[%r1]];",
+        "ld.global.u32 %r1, [g+%r1];",
+        "ld.global.u32 %r1, one[%r1];",
+        "ld.global.u32 %r1, one[1];",
+        "ld.shared.u32 %r1, g[%r1];",
+        "st.global.u64 [%rd1], g[%r1];",
+        "add.u64 %rd1, g[%r1], 1;",
+        "atom.global.add.u32 %r1, g[%r1], 1;",
+        "red.global.add.u32 g[%r1], 1;",
+        "prefetch.global.L1 g[%r1];",
+    ],
+)
+def test_elements_that_ptxas_refuses(statement: str) -> None:
+    failure(statement, ".global .b32 g[4]; .global .b32 one;")
 
 
 def test_a_constant_is_an_address_in_local_memory_only() -> None:

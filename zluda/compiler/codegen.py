@@ -31,6 +31,7 @@ from zluda.compiler.target import VARYING, Lanes, Shape, TargetOps
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import (
     Address,
+    Element,
     Function,
     Immediate,
     Instruction,
@@ -206,12 +207,30 @@ class FunctionCodegen(RegisterFile):
                 return uniform(constant(f"i{width}", value))
             case Symbol(name=name, offset=offset):
                 return self.resize(self.displaced(self.ops.symbol(self, name), offset), bits)
+            case Element():
+                return self.resize(self.element(operand), bits)
             case Selected(operand=inner):
                 return self.read(inner, bits=bits)  # which part of it, the instruction's lowering looks up
             case Address(base=inner, offset=offset):
                 return self.displaced(self.read(inner, bits=bits), offset)
         assert self.instruction is not None
         raise self.unsupported(self.instruction)
+
+    def element(self, operand: Element) -> Lanes:
+        """An element's address: its index is 32 bits, and so is the distance in bytes, as ptxas has it."""
+        start = self.displaced(self.ops.symbol(self, operand.array.name), operand.array.offset)
+        index = self.resize(self.read(operand.index), 32, signed=operand.index.type.kind == "s")
+        index = self.displaced(index, operand.first)
+
+        def place(at: Value, number: Value) -> Value:
+            bytes = self.b.mul(number, operand.size)
+            return self.b.add(at, self.b.resize(bytes, at.type))
+
+        if start.shape.uniform and index.shape.uniform:
+            return uniform(place(start.parts[0], index.parts[0]))
+        groups = range(self.geometry.groups)
+        pairs = [[narrow(lanes, g, self.b, self.geometry) for lanes in (start, index)] for g in groups]
+        return Lanes(VARYING, tuple(self.b.splat(place(*p), self.geometry.width) for p in pairs))
 
     def read_bits(self, operand: Operand, bits: int) -> Lanes:
         """A source operand as integers of exactly ``bits`` bits."""

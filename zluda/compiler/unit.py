@@ -16,6 +16,7 @@ from zluda.ptx import Module
 from zluda.ptx.module import (
     Address,
     CallPrototype,
+    Element,
     Function,
     Instruction,
     Label,
@@ -43,8 +44,10 @@ def symbols_in(operand: Operand) -> Iterator[str]:
     match operand:
         case Symbol(name=name):
             yield name
-        case Address(base=Symbol(name=name)):
-            yield name
+        case Element(array=array):
+            yield array.name
+        case Address(base=base):
+            yield from symbols_in(base)
         case Vector(elements=elements):
             for element in elements:
                 yield from symbols_in(element)

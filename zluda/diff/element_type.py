@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zluda.errors import PtxError
 from zluda.ptx.module import (
     Address,
+    Element,
     Function,
     Instruction,
     Negated,
@@ -328,8 +329,8 @@ def _accessed(instruction: Instruction, origins: Mapping[str, set[Origin]]) -> s
             continue
         if isinstance(operand.base, Register):
             found |= origins.get(operand.base.name, set())
-        elif isinstance(operand.base, Symbol) and not _is_parameter_space(instruction):
-            found.add(Origin(operand.base.name))
+        elif operand.variable is not None and not _is_parameter_space(instruction):
+            found.add(Origin(operand.variable))
     return found
 
 
@@ -478,6 +479,8 @@ def _leaves(operands: Iterable[Operand]) -> Iterator[Operand]:
             yield from _leaves((operand.first, operand.second))
         elif isinstance(operand, Negated):
             yield operand.operand
+        elif isinstance(operand, Element):
+            yield from (operand.array, operand.index)
         else:
             yield operand
 

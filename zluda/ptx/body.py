@@ -285,15 +285,15 @@ class BodyParser:
         self.ordinal += 1
 
     def _check_space(self, operand: Operand, spaces: frozenset[str], match: re.Match[str]) -> None:
-        base = operand.base if isinstance(operand, Address) else None
-        if not isinstance(base, Symbol):
+        name = operand.variable if isinstance(operand, Address) else None
+        if name is None:
             return
-        space = self._space(base.name)
+        space = self._space(name)
         if space not in spaces:
-            place = match.group(4).find(base.name.partition("$")[0])
+            place = match.group(4).find(name.partition("$")[0])
             expected = "a variable in " + " or ".join(f".{s}" for s in sorted(spaces))
-            message = f"{base.name} is in .{space}" if space else f"{base.name} is not in memory"
-            raise self.source.error(match.start(4) + max(place, 0), message, base.name, expected)
+            message = f"{name} is in .{space}" if space else f"{name} is not in memory"
+            raise self.source.error(match.start(4) + max(place, 0), message, name, expected)
 
     def _space(self, name: str) -> str:
         return self.names.spaces.get(name) or self.module_space(name)

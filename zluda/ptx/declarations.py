@@ -148,5 +148,7 @@ def natural_alignment(kind: ScalarType, vector: int = 1) -> int:
 
 
 def element_bytes(variable: Variable) -> int:
-    """Size in bytes of one (vector) element of a variable."""
-    return natural_alignment(variable.type, variable.vector)
+    """How many bytes ``v[1]`` lies behind ``v``: a scalar's, also where rows or vectors are counted, as ptxas
+    has it. 0 for what is no array.
+    """
+    return max(variable.type.bits // 8, 1) if variable.shape else 0

@@ -16,6 +16,7 @@ from zluda.ptx import shorthands
 from zluda.ptx.fragments import Fragment, fragment
 from zluda.ptx.module import (
     Address,
+    Element,
     Immediate,
     Indexed,
     Instruction,
@@ -40,7 +41,7 @@ _DESTINATION: Classes = frozenset({Register, Sink})
 _SOURCE: Classes = frozenset({Register, Immediate})
 _VECTOR: Classes = frozenset({Vector})
 _STORED: Classes = frozenset({Register, Immediate, Symbol})
-_MOVED: Classes = frozenset({Register, Immediate, Symbol, Vector})
+_MOVED: Classes = frozenset({Register, Immediate, Symbol, Element, Vector})
 _VIDEO: Classes = frozenset({Register, Immediate, Selected})
 _SIMD_VIDEO: Classes = frozenset({Register, Selected})
 _SIGNED: Classes = _VIDEO | {Minus}
@@ -53,6 +54,7 @@ _CLASS_NAMES: dict[type, str] = {
     Sink: "_",
     Immediate: "a constant",
     Symbol: "a symbol",
+    Element: "an array's element",
     Vector: "a {…} vector",
     Selected: "a register with a selector",
     Minus: "a register with a sign",

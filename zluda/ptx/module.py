@@ -54,11 +54,27 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """``[base + offset]``; base is a register, symbol or immediate address."""
+class Element:
+    """``v[r + first]``: the address of an array's element, counted in elements of ``size`` bytes."""
 
-    base: Register | Symbol | Immediate
+    array: Symbol
+    index: Register
+    size: int
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base + offset]``; base is a register, symbol, element or immediate address."""
+
+    base: Register | Symbol | Element | Immediate
     offset: int = 0
+
+    @property
+    def variable(self) -> str | None:
+        """The variable that is named; None where none is."""
+        base = self.base.array if isinstance(self.base, Element) else self.base
+        return base.name if isinstance(base, Symbol) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,18 @@ class Minus(Selected):
 
 
 Operand = (
-    Register | Immediate | Symbol | Address | Vector | Pair | Negated | Label | Sink | Indexed | Selected
+    Register
+    | Immediate
+    | Symbol
+    | Element
+    | Address
+    | Vector
+    | Pair
+    | Negated
+    | Label
+    | Sink
+    | Indexed
+    | Selected
 )
 
 

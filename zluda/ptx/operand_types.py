@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterable
 
-from zluda.ptx.module import Address, Immediate, Negated, Operand, Pair, Register, Sink, Symbol, Vector
+from zluda.ptx.module import Address, Immediate, Negated, Operand, Pair, Register, Sink, Vector
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
 Shape = Hashable
@@ -126,7 +126,7 @@ def shape_of(operand: Operand) -> Shape:
         base = operand.base
         return (
             Address,
-            base.type if isinstance(base, Register) else _NAMED if isinstance(base, Symbol) else "int",
+            base.type if isinstance(base, Register) else "int" if isinstance(base, Immediate) else _NAMED,
         )
     if isinstance(operand, Negated):
         return (Negated, operand.operand.type)

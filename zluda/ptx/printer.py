@@ -10,6 +10,7 @@ from zluda.ptx.module import (
     BranchTargets,
     CallPrototype,
     DebugLine,
+    Element,
     Function,
     Immediate,
     Indexed,
@@ -184,7 +185,13 @@ def _immediate(operand: Immediate) -> str:
     return f"0f{operand.value:08X}" if operand.float_bits == 32 else f"0d{operand.value:016X}"
 
 
+def _element(operand: Element) -> str:
+    return f"{operand.array.name}[{_offset(operand.index.name, operand.first)}]"
+
+
 def _address(operand: Address) -> str:
+    if isinstance(operand.base, Element):
+        return _element(operand.base)
     return f"[{_offset(print_operand(operand.base), operand.offset)}]"
 
 
@@ -229,6 +236,7 @@ _OPERANDS: dict[type, Callable[..., str]] = {
     Register: _register,
     Immediate: _immediate,
     Symbol: _symbol,
+    Element: _element,
     Address: _address,
     Vector: _vector,
     Indexed: _indexed,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from zluda.ptx.constants import ConstantError, parse_immediate, parse_integer
 from zluda.ptx.module import (
     Address,
+    Element,
     Immediate,
     Indexed,
     Label,
@@ -33,6 +34,7 @@ from zluda.ptx.types import ScalarType
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _NAME_OFFSET = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-].*)?", re.DOTALL)
 _INDEXED_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*\[(.*)\]", re.DOTALL)
+_INDEX = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:\+(.*))?", re.DOTALL)
 _SELECTOR = re.compile(r"([A-Za-z_$%][\w$]*)\.(b[0-7]{1,4}|h[0-3]{1,2})")
 _PIECE = re.compile(
     r"\s*((?:\{[^{}]*\}|\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\((?:[^()]|\([^()]*\))*\)|[^,{}\[\]])*)"
@@ -276,13 +278,21 @@ class Scope:
         return Symbol(base.name, base.offset + self._offset(offset, text))
 
     def _element(self, name: str, index: str, text: str) -> Operand | None:
-        """``v[2]``: the address of an element, counted in elements (PTX ISA 6.4.2)."""
+        """``v[2]``, ``v[%r1+2]``: the address of an element, counted in elements (PTX ISA 6.4.2)."""
         base = self.find(name)
         if not isinstance(base, Symbol):
             return None
-        size = self.names.element_bytes.get(base.name) or self.names.module_symbol(name)
+        own = self.names.element_bytes.get(base.name)
+        size = self.names.module_symbol(name) if own is None else own
         if not size:
-            raise OperandError("not an array", text, "a variable before [index]")
+            raise OperandError("not an array", text, "an array before [index]")
+        match = _INDEX.fullmatch(index)
+        register = self.find(match.group(1)) if match else None
+        if match and isinstance(register, Register):
+            if register.type.kind not in "bus" or register.type.bits > 64 or "x" in register.type.spelling:
+                raise OperandError("not an index", text, "an integer register of 8 to 64 bits")
+            first = self._offset(match.group(2), text) if match.group(2) else 0
+            return Element(base, register, size, first)
         return Symbol(base.name, base.offset + size * self._offset(index, text))
 
     def _offset(self, text: str, whole: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zluda.ptx.module import Address, Operand, Register, Symbol, Vector
+from zluda.ptx.module import Address, Element, Operand, Register, Symbol, Vector
 
 OPCODES = frozenset(("ld", "ldu", "st"))
 
@@ -32,9 +32,12 @@ def elements_as_addresses(
     """``ld.shared.u32 %r1, v[2]``: an array's element stands for its address (PTX ISA 6.4.2)."""
     if opcode not in OPCODES:
         return operands
-    return tuple(
-        Address(Symbol(operand.name), operand.offset)
-        if isinstance(operand, Symbol) and piece.rstrip().endswith("]")
-        else operand
-        for operand, piece in zip(operands, pieces, strict=False)
-    )
+    return tuple(map(_address, operands, pieces))
+
+
+def _address(operand: Operand, piece: str) -> Operand:
+    if isinstance(operand, Element):
+        return Address(operand)
+    if isinstance(operand, Symbol) and piece.rstrip().endswith("]"):
+        return Address(Symbol(operand.name), operand.offset)
+    return operand

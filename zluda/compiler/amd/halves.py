@@ -24,7 +24,7 @@ from zluda.compiler.analysis.operands import definitions, registers, uses
 from zluda.compiler.analysis.order import Component, weak_topological_order
 from zluda.compiler.lower.calls import call_operands
 from zluda.compiler.unit import Unit, symbols_in
-from zluda.ptx.module import Address, Function, Immediate, Instruction, Register, Symbol
+from zluda.ptx.module import Address, Element, Function, Immediate, Instruction, Register, Symbol
 
 # What differs between the warps of a wave, beside what is computed from it.
 _VARYING_REGISTERS = ("%tid", "%laneid", "%warpid", "%lanemask", "%clock", "%globaltimer")
@@ -155,7 +155,7 @@ class _Halves:
                 return name.startswith(_VARYING_REGISTERS)
             case Address(base=Register() as base):
                 return self._names_varying(base)
-            case Symbol() | Address():
+            case Symbol() | Element() | Address():
                 return any(map(self._of_thread, symbols_in(operand)))
         return False
 

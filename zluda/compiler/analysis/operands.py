@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zluda.compiler.lower.lanewise import reads_carry, writes_carry
-from zluda.ptx.module import Address, Indexed, Instruction, Negated, Operand, Pair, Register, Selected, Vector
+from zluda.ptx.module import (
+    Address,
+    Element,
+    Indexed,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Selected,
+    Vector,
+)
 from zluda.ptx.types import ScalarType
 
 _PLACES = (Address, Indexed)  # what is written is not the operand's registers but where they say
@@ -22,6 +33,8 @@ def registers(operand: Operand) -> Iterator[Register]:
                 yield operand
         case Address():
             yield from registers(operand.base)
+        case Element():
+            yield from registers(operand.index)
         case Vector():
             for element in operand.elements:
                 yield from registers(element)

@@ -23,7 +23,17 @@ from zluda.compiler.analysis.order import Component, Order
 from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
 from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
 from zluda.compiler.target import VARYING, Geometry, Shape
-from zluda.ptx.module import Address, Immediate, Instruction, Negated, Operand, Register, Symbol, Vector
+from zluda.ptx.module import (
+    Address,
+    Element,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
 
 SymbolShape = Callable[[str], Shape]
 SpecialShape = Callable[[str], Shape]
@@ -130,6 +140,11 @@ class Uniformity:
             case Symbol(name=name, offset=offset):
                 base = self.symbol(name)
                 return base if not offset else Shape(base.pattern, base.bases)
+            case Element(array=array, index=index):
+                parts = (self.shape(array), self.shape(index))
+                if None in parts:
+                    return None
+                return UNIFORM if all(s is not None and s.uniform for s in parts) else VARYING
             case Address(base=base_operand, offset=offset):
                 found = self.shape(base_operand)
                 return found if found is None or not offset else Shape(found.pattern, found.bases)

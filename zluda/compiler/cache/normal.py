@@ -15,6 +15,7 @@ from zluda.ptx.module import (
     Address,
     BranchTargets,
     CallPrototype,
+    Element,
     Function,
     Immediate,
     Indexed,
@@ -125,6 +126,8 @@ class _Function:
             case Symbol(name=name, offset=offset):
                 known = name in self.own
                 return ("own", self._number("variable", name), offset) if known else ("of", name, offset)
+            case Element(array=array, index=index, size=size, first=first):
+                return ("element", self._operand(array), self._operand(index), size, first)
             case Address(base=base, offset=offset):
                 return ("at", self._operand(base), offset)
             case Label(name=name):

@@ -12,7 +12,7 @@ from zluda.compiler.analysis.operands import definitions, uses
 from zluda.compiler.contract import constants
 from zluda.compiler.contract.blocks import Blocks
 from zluda.compiler.contract.kinds import arithmetic, is_product, is_quotient
-from zluda.ptx.module import Address, Immediate, Instruction, Operand, Register, Variable
+from zluda.ptx.module import Address, Element, Immediate, Instruction, Operand, Register, Variable
 from zluda.ptx.types import ScalarType
 
 T = ScalarType
@@ -308,7 +308,7 @@ class Values:
         if instruction.opcode != "ld" or not entry:
             return False
         address = instruction.operands[1]
-        named = isinstance(address, Address) and not isinstance(address.base, Register)
+        named = isinstance(address, Address) and not isinstance(address.base, Register | Element)
         return named and instruction.slots.get("space", "").split("::")[0] in ("param", "const")
 
     def constant_divisor(self, i: int) -> float | None:

@@ -9,7 +9,7 @@ from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform
 from zluda.compiler.lower.table import base_space, lowers, named_space
 from zluda.compiler.target import VARYING, Lanes
-from zluda.ptx.module import Address, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
+from zluda.ptx.module import Address, Element, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def address_of(f: FunctionCodegen, operand: Operand) -> tuple[Lanes, int]:
         raise f.unsupported(f.instruction, f"address operand {operand!r}")
     if isinstance(operand.base, Symbol):
         return f.ops.symbol(f, operand.base.name), operand.base.offset + operand.offset
+    if isinstance(operand.base, Element):
+        return f.element(operand.base), operand.offset
     return f.read(operand.base), operand.offset
 
 
@@ -36,9 +38,9 @@ def space_of(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> 
     space = named_space(f, instruction.slots.get("space", ""))
     if space == "param" and not _of_kernel(f, operand):
         return "local"
-    if space or not (isinstance(operand, Address) and isinstance(operand.base, Symbol)):
+    name = operand.variable if isinstance(operand, Address) else None
+    if space or name is None:
         return space
-    name = operand.base.name
     variable = f.function.variables.get(name) or f.unit.module.variables.get(name)
     return variable.space if variable is not None else space
 
@@ -94,8 +96,8 @@ def map_lanes(f: FunctionCodegen, operands: list[Lanes], compute: Callable[[list
 
 def _of_kernel(f: FunctionCodegen, operand: Operand) -> bool:
     """Whether a ``.param`` address is of the kernel's own parameters: named, or in a register."""
-    base = operand.base if isinstance(operand, Address) else None
-    return f.function.is_entry and not (isinstance(base, Symbol) and base.name in f.function.variables)
+    name = operand.variable if isinstance(operand, Address) else None
+    return f.function.is_entry and name not in f.function.variables
 
 
 def store(f: FunctionCodegen, instruction: Instruction) -> None:
