@@ -661,15 +661,31 @@ ENTRY uint4 __zluda_tld4_a2d(u64 t, u64 s, u32 layer, float x, float y, u32 comp
   return zluda_gathered(t, s, layer, x, y, component, ox, oy);
 }
 
+// Where three faces meet there is no fourth texel: what a filter gives that looks there alone takes its place.
 ENTRY uint4 __zluda_tld4_acube(u64 th, u64 sh, u32 layer, float fx, float fy, float fz, u32 c) {
   const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
   Facing at = zluda_facing(fx, fy, fz);
   const Level *level = &t->level[0];
-  Place x = zluda_placed(at.s, level->width, CLAMP, true, true, 0, true);
-  Place y = zluda_placed(at.t, level->height, CLAMP, true, true, 0, true);
-  i32 z = at.face + 6 * layer_of(t, layer);
-  return make_uint4(gathered_one(t, s, x.first, y.second, z, c), gathered_one(t, s, x.second, y.second, z, c),
-                    gathered_one(t, s, x.second, y.first, z, c), gathered_one(t, s, x.first, y.first, z, c));
+  bool seamless = s->flags & SEAMLESS;
+  Place x = zluda_placed(at.s, level->width, seamless ? BEYOND : CLAMP, true, true, 0, true);
+  Place y = zluda_placed(at.t, level->height, seamless ? BEYOND : CLAMP, true, true, 0, true);
+  i32 z = at.face + 6 * layer_of(t, layer), n = level->width, missing = -1;
+  Taps taps = {{x.first, x.first, x.second, x.second}, {y.first, y.second, y.first, y.second}, {z, z, z, z}, {}};
+  if (seamless) {
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+      if ((u32)taps.x[i] >= (u32)n && (u32)taps.y[i] >= (u32)n) missing = i, taps.weight[i] = 256;
+    across_seams(taps, n);
+  }
+  u32 r[4];
+  #pragma unroll
+  for (int i = 0; i < 4; i++) r[i] = gathered_one(t, s, taps.x[i], taps.y[i], taps.z[i], c);
+  if (missing >= 0 && c < t->channels && reads_floats(t)) {
+    u32 value = zluda_finished(t, zluda_blend(t, s, level, taps, c), c);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) r[i] = i == missing ? value : r[i];
+  }
+  return make_uint4(r[1], r[3], r[2], r[0]);
 }
 
 ENTRY uint4 __zluda_tld4_cube(u64 t, u64 s, float x, float y, float z, u32 component) {
