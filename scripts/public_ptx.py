@@ -7,17 +7,23 @@ own, below ``build/public-ptx``; programs in ``scripts/public_ptx`` have them wr
 each kernel is translated for each target; ``--emit obj`` makes machine code of it as well.
 
     python scripts/public_ptx.py [triton warp …] [--target cpu --target gfx1030] [--write docs/public-ptx.md]
+
+``--results FILE`` writes the page from what was found before, where the work was spread over processes: a
+line of JSON with ``versions`` (package to version) and ``date``, then one for each module, with ``file``
+(``…/PACKAGE/NAME.ptx``), ``kernels`` and ``failed`` (target to pairs of kernel and reason).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import datetime
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -141,19 +147,37 @@ def compile_all(name: str, targets: list[str], kind: str, most: int) -> Tally:
     return tally
 
 
-def page(tallies: dict[str, Tally], targets: list[str]) -> str:
+def read_results(path: Path, targets: list[str]) -> tuple[dict[str, Tally], str]:
+    """The tallies that a file of results holds, in the order of the packages, and its date."""
+    about, *modules = map(json.loads, path.read_text().splitlines())
+    tallies = {name: Tally(about["versions"][name]) for name in PACKAGES if name in about["versions"]}
+    for tally in tallies.values():
+        tally.failed = {target: collections.Counter() for target in targets}
+    for module in modules:
+        tally = tallies[Path(module["file"]).parent.name]
+        tally.modules += 1
+        tally.kernels += module["kernels"]
+        for target in targets:
+            tally.failed[target].update(reason(said) for _, said in module["failed"].get(target, ()))
+    return tallies, about["date"]
+
+
+def page(tallies: dict[str, Tally], targets: list[str], date: str) -> str:
     """``docs/public-ptx.md``."""
+    rows = [*tallies.items(), ("all", _sum(tallies.values(), targets))]
     columns = " | ".join(f"translated for {t}" for t in targets)
     lines = [
         "# PTX of public packages",
         "",
         "Written by `python scripts/public_ptx.py --write docs/public-ptx.md`, which installs the packages",
         "from PyPI, has them make PTX without a GPU, and translates every kernel of it to LLVM IR.",
+        f"Of {date}. That a kernel is translated says that nothing in it is refused, not that its results",
+        "were looked at: for that, see [conformance](conformance.md).",
         "",
         f"| package | version | modules | kernels | {columns} |",
         f"|---|---|---|---|{'---|' * len(targets)}",
     ]
-    for name, tally in tallies.items():
+    for name, tally in rows:
         counts = " | ".join(str(tally.kernels - tally.failed[t].total()) for t in targets)
         lines.append(f"| {name} | {tally.version} | {tally.modules} | {tally.kernels} | {counts} |")
     refused = [
@@ -172,6 +196,16 @@ def page(tallies: dict[str, Tally], targets: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _sum(tallies: Iterable[Tally], targets: list[str]) -> Tally:
+    total = Tally("", failed={target: collections.Counter() for target in targets})
+    for tally in tallies:
+        total.modules += tally.modules
+        total.kernels += tally.kernels
+        for target in targets:
+            total.failed[target] += tally.failed[target]
+    return total
+
+
 def main() -> int:
     """Collect, translate, tell."""
     parser = argparse.ArgumentParser(description="Translate the PTX of public packages.")
@@ -179,12 +213,17 @@ def main() -> int:
     parser.add_argument("--target", action="append", help="cpu, gfx1030 (both, unless given)")
     parser.add_argument("--emit", choices=["llvm", "obj"], default="llvm", help="obj: to machine code")
     parser.add_argument("--most", type=int, default=0, help="so many modules of each package at most")
+    parser.add_argument("--results", type=Path, help="write the page from these, and translate nothing")
     parser.add_argument("--write", type=Path, help="write the page there")
     arguments = parser.parse_args()
     targets = arguments.target or ["cpu", "gfx1030"]
-    chosen = arguments.packages or PACKAGES
-    tallies = {name: compile_all(name, targets, arguments.emit, arguments.most) for name in chosen}
-    text = page(tallies, targets)
+    if arguments.results:
+        tallies, date = read_results(arguments.results, targets)
+    else:
+        chosen = arguments.packages or PACKAGES
+        tallies = {name: compile_all(name, targets, arguments.emit, arguments.most) for name in chosen}
+        date = datetime.date.today().isoformat()
+    text = page(tallies, targets, date)
     if arguments.write:
         arguments.write.write_text(text)
     print(text)
