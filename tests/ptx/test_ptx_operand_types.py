@@ -111,7 +111,7 @@ def test_every_type_agrees_with_itself_and_wide_holds_exact() -> None:
         ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1,%r2,%r3}, [%rd1];", "2 elements"),
         ("ld.shared.u32 %r1, [g];", ".shared"),
         ("ld.u32 %r1, [k];", ".global or .local or .shared"),
-        ("ld.global.v2.u16 {%r1, %r2}, [%rd1];", ".u16"),
+        ("ld.global.v2.u16 {%r1, %h2}, [%rd1];", ".u16"),
         ("st.global.v2.u32 [%rd1], {_, %r2};", ".u32"),
         ("call.uni %rd1;", "a function"),
     ],

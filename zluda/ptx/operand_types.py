@@ -170,9 +170,9 @@ def of_size(bits: int, destination: bool) -> frozenset[Shape]:
 
 @functools.cache
 def of_vector(of: ScalarType, destination: bool) -> frozenset[Shape]:
-    """What an element of ``.v2`` … may be: nothing wider than its type, but 16 bits for 8 (PTX ISA 9.4.1)."""
+    """What an element of ``.v2`` … may be: what is loaded or stored alone, 16 bits for 8 (PTX ISA 9.4.1)."""
     held = BY_SPELLING[f"{of.kind}16"] if of.bits == 8 else of
-    shapes: frozenset[Shape] = EXACT[held]
+    shapes: frozenset[Shape] = WIDE[held]
     return shapes | ({Sink} if destination else {"int", "f32", "f64"})
 
 
@@ -193,7 +193,12 @@ def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int | None) -> b
     if head is Vector:
         if vector is None:
             return True
-        return len(parts) == (vector or len(parts)) and all(_element_suits(part, takes) for part in parts)
+        # Registers wider than the element's type must be as wide as each other, ptxas says.
+        widths = {part.bits for part in parts if isinstance(part, ScalarType)}
+        fitting = takes is None or len(widths) <= 1
+        return (
+            fitting and len(parts) == (vector or len(parts)) and all(_element_suits(p, takes) for p in parts)
+        )
     return takes is None or shape in takes
 
 
