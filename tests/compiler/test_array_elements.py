@@ -15,7 +15,7 @@ import pytest
 import zluda
 
 HEAD = """.version 8.8
-.target sm_80
+.target sm_90
 .address_size 64
 .extern .global .u64 calls[2];
 .extern .global .u32 late[4];
@@ -117,10 +117,12 @@ def test_stores_in_every_space(device: Any) -> None:
     cases = {
         "shared": "st.shared.u32 sh[%r0+1], %r4; bar.sync 0; xor.b32 %r8, %r0, 1;"
         " ld.shared.u32 %r9, sh[%r8+1];",
+        "mapped": "st.shared.u32 sh[%r0], %r4; mapa.u64 %l6, sh[%r0], 0; ld.u32 %r9, [%l6];",
         "local": "st.local.u32 own[%r4], %r0; ld.local.u32 %r9, own[%r4];",
         "global": "st.global.u32 late[%r4], %r4; ld.global.u32 %r9, late[%r4];",
     }
     found = results(device, cases, LANES)
+    assert found["mapped"] == list(LANES)
     assert found["shared"] == [int(LANES[i ^ 1]) for i in range(32)]
     assert found["local"] == list(range(32))
     assert found["global"] == list(LANES)

@@ -145,7 +145,6 @@ def test_small_elements_are_packed_and_a_stride_may_be_left_out(cpu: Any, name: 
     [
         ("wmma.load.a.sync.aligned.row.m16n16k8.f16 {%a0, %a1, %a2, %a3}, [%p];", "wmma.load.a"),
         ("wmma.store.d.sync.aligned.row.m8n8k4.f16 [%p], {%a0, %a1};", "wmma.store.d"),
-        ("wmma.load.a.sync.aligned.row.m16n16k8.tf32 {%a0, %a1}, [%p];", "2 registers where the form has 4"),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%a0, %a1}, [%p];", "ldmatrix.*m16n16"),
         ("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%p], {%a0};", "stmatrix.*m16n8"),
     ],

@@ -113,6 +113,7 @@ def test_a_copy_through_integers_does_not_hide_floats() -> None:
         ("red.global.add.f32 [%rd0], %f1;", "f32"),
         ("st.global.u32 [%rd0], 0;", "u32"),
         ("ld.global.v2.f64 {%fd1, %fd2}, [%rd0];", "f64"),
+        ("ld.global.b16 %rs1, [%rd0]; cvt.rn.f16x2.e4m3x2 %r1, %rs1;", "u16"),
         ("wmma.load.c.sync.aligned.row.m8n8k4.f64 {%fd1, %fd2}, [%rd0];", "f64"),
         ("wmma.store.d.sync.aligned.row.m8n8k32.s32 [%rd0], {%r1, %r2};", "s32"),
         ("wmma.load.a.sync.aligned.row.m8n8k32.s4 {%r1}, [%rd0];", BYTES),

@@ -17,5 +17,5 @@ def test_damaged_texts_end_in_a_module_or_an_error() -> None:
     said = {seed: verdict(mutated(seed), 20) for seed in range(2000)}
     assert {seed: v for seed, v in said.items() if v not in ("module", "error")} == {}
     assert (
-        sum(v == "module" for v in said.values()) > 200
+        sum(v == "module" for v in said.values()) > 100
     )  # many are damaged little enough to be judged deeply

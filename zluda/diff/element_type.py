@@ -459,9 +459,10 @@ def _agreed(types: set[str]) -> str:
 
 
 def _element(type: ScalarType) -> str:
-    if type.kind == "b":
-        return f"u{type.bits}" if type.bits <= 64 else "u64"
-    return _ELEMENT_OF.get(type.spelling, type.spelling)
+    name = _ELEMENT_OF.get(type.spelling, type.spelling)
+    if type.kind == "b" or (type.kind == "f" and name not in _FLOATS):  # fp8 and smaller are compared as bits
+        return f"u{min(type.bits, 64)}"
+    return name
 
 
 def _width(element: str) -> int:

@@ -9,7 +9,6 @@ from lane_harness import instructions, run_many
 from zluda.compiler.ir import Builder, Module, Value
 from zluda.compiler.lower.families import LANEWISE
 from zluda.compiler.lower.lanewise import canonical_nan, reads_carry, writes_carry
-from zluda.errors import UnsupportedError
 
 X = Value("i32", 4, "%x")
 
@@ -54,12 +53,6 @@ def test_carry_is_an_extra_operand_and_an_extra_result() -> None:
     carry = Value("i1", 4, "%c")
     result = LANEWISE["addc"](Builder(Module()), middle, [X, X, carry])
     assert not isinstance(result, Value) and [v.type for v in result] == ["i32", "i1"]
-
-
-def test_what_has_no_lowering_is_named() -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        lower("cvt.rs.f16x2.f32 {d}, {a}, {a}, {a};", "b32", "f32", [X, X, X])
-    assert caught.value.what.startswith("cvt.") and "line" in caught.value.where
 
 
 def test_canonical_nan_leaves_numbers_and_doubles_alone() -> None:

@@ -68,14 +68,12 @@ AGAIN:
 }
 """
 
-TEXTURE = """
-.global .texref image;
+MULTIMEM = """
 .visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
 {
-    .reg .b32 %r<3>;
-    .reg .f32 %f<5>;
-    mov.u32 %r1, 0;
-    tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [image, {%r1, %r1}];
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [other_param_0];
+    multimem.st.relaxed.sys.global.u32 [%rd1], 3;
     ret;
 }
 """
@@ -139,7 +137,7 @@ class Program:
         pytest.param(TRAP, Verdict.CRASH, "aborting with error", id="trap"),
         pytest.param(STRAY, Verdict.CRASH, "kernel other", id="stray"),
         pytest.param(ENDLESS, Verdict.HANG, "kernel other", id="endless"),
-        pytest.param(TEXTURE, Verdict.UNSUPPORTED, "tex", id="texture"),
+        pytest.param(MULTIMEM, Verdict.UNSUPPORTED, "multimem", id="multimem"),
     ],
 )
 def test_one_bad_kernel_costs_one_verdict(

@@ -13,7 +13,7 @@ from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower.memory import map_lanes
 from zluda.compiler.lower.table import lowers
-from zluda.ptx.module import Instruction, Operand, Symbol
+from zluda.ptx.module import Element, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _address(f: FunctionCodegen, instruction: Instruction, operand: Operand) -> Lanes:
     """The address operand: of a shared variable, generic where no space is written."""
     bits = instruction.type.bits
-    if not isinstance(operand, Symbol) or "space" in instruction.slots:
+    if not isinstance(operand, Symbol | Element) or "space" in instruction.slots:
         return f.read_bits(operand, bits)
     base = f.resize(f.read(operand), 64)
     start = f.ops.window(f, "shared")
