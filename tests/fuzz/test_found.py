@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from types import SimpleNamespace
 
@@ -12,6 +13,8 @@ from programs import Program
 
 import zluda
 from zluda.compiler.amd.disassembler import Line
+from zluda.compiler.cpu.llvm import emit_object
+from zluda.device.amd.emulator.compile import HostCode
 from zluda.device.amd.emulator.decode import decode
 from zluda.ptx import parse_module
 
@@ -89,3 +92,29 @@ def test_steps_through_data_are_no_functions() -> None:
     disassembler = SimpleNamespace(at=lambda image, offset: lines[offset])
     graph = decode(code, SimpleNamespace(address=0), disassembler)  # type: ignore[arg-type]
     assert graph.functions == {0xF4}
+
+
+@pytest.mark.parametrize("lanes", [16, 32])
+def test_a_choice_of_bits_stands_apart_from_a_choice_of_lanes(lanes: int) -> None:
+    """``vpternlogd`` with a mask and an operand in memory; LLVM got the order of its operands wrong."""
+    of = f"<{lanes} x i32>"
+    code = HostCode(
+        emit_object(
+            f"""define void @f(ptr %to, ptr %sign, ptr %value, i{lanes} %lanes) {{
+            %s = load {of}, ptr %sign, align 4
+            %v = load {of}, ptr %value, align 4
+            %low = and {of} %v, splat (i32 2147483647)
+            %high = and {of} %s, splat (i32 -2147483648)
+            %both = or {of} %low, %high
+            %k = bitcast i{lanes} %lanes to <{lanes} x i1>
+            %result = select <{lanes} x i1> %k, {of} %both, {of} %s
+            store {of} %result, ptr %to, align 4
+            ret void }}"""
+        ),
+        "f",
+    )
+    signs, values = np.full(lanes, 0x80000000, np.uint32), np.full(lanes, 0x3FF0568F, np.uint32)
+    found = np.zeros(lanes, np.uint32)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_uint32)(code.address)
+    call(found.ctypes.data, signs.ctypes.data, values.ctypes.data, 0x55555555 & ((1 << lanes) - 1))
+    assert found.tolist() == [0xBFF0568F, 0x80000000] * (lanes // 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from zluda.compiler.cpu.faults import fence_merges
 from zluda.errors import Error
 
 FUNCTION_ATTRIBUTES = (
@@ -76,12 +77,12 @@ def _compiled(text: str, *, optimize: bool) -> Any:
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     if optimize:
-        optimize_quickly(module, machine)
+        module = optimize_quickly(module, machine)
     return module
 
 
-def optimize_quickly(module: Any, machine: Any) -> None:
-    """The short list of passes over a module."""
+def optimize_quickly(module: Any, machine: Any) -> Any:
+    """What the short list of passes makes of a module, kept from LLVM's faults in writing it."""
     import llvmlite.binding as llvm
 
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
@@ -91,3 +92,15 @@ def optimize_quickly(module: Any, machine: Any) -> None:
     for name in _PASSES:
         getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
+    return without_faults(module)
+
+
+def without_faults(module: Any) -> Any:
+    """An optimised module as this host can be given it."""
+    import llvmlite.binding as llvm
+
+    if not llvm.get_host_cpu_features().get("avx512f", False):
+        return module
+    text = str(module)
+    fenced = fence_merges(text)
+    return module if fenced == text else llvm.parse_assembly(fenced)

@@ -64,8 +64,7 @@ def emit_wave(lifted: Lifted) -> bytes:
     """A relocatable object of a lifted kernel: no more passes than pay, and none over a function too long."""
     machine = target_machine(2 if lifted.instructions < _LONG else 0)
     module = _parsed(lifted.text, machine)
-    optimize_quickly(module, machine)
-    return bytes(machine.emit_object(module))
+    return bytes(machine.emit_object(optimize_quickly(module, machine)))
 
 
 def _parsed(text: str, machine: Any) -> Any:

@@ -1,0 +1,95 @@
+"""LLVM's own fault on x86, kept from happening: optimised IR in, the same IR with fences out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_FUNCTION = re.compile(r"^define .*?^}", re.MULTILINE | re.DOTALL)
+_MERGE = re.compile(
+    r"^(  %\S+ = select (?:\w+ )*<(\d+) x i1> %\S+, )"
+    r"(<\2 x (i32|i64|float|double)>) (%[^\s,]+), \3 (%[^\s,]+)",
+    re.MULTILINE,
+)
+_BITS = {"i32": 32, "i64": 64, "float": 32, "double": 64}
+_VALUE = re.compile(r"^  (%\S+) = (or|xor|and|zext|trunc|bitcast|freeze) (.*)", re.MULTILINE)
+_OPERAND = re.compile(r"%[^\s,()]+")
+_DEPTH = 4
+_REGISTER = 512  # bits
+
+_Values = dict[str, tuple[str, list[str]]]
+
+
+def fence_merges(text: str) -> str:
+    """Keep a choice of bits from being fused with a choice of lanes after it.
+
+    For ``select(lanes, x & C | y & ~C, x)`` LLVM 22 writes ``vpternlogd`` with a mask, and where it takes
+    ``y`` or ``C`` from memory, with the truth table of another order of operands. Between the two stands
+    assembly without an instruction.
+    """
+    return _FUNCTION.sub(lambda function: _fenced(function[0]), text) if _MERGE.search(text) else text
+
+
+def _fenced(function: str) -> str:
+    values: _Values = {
+        name: (opcode, _OPERAND.findall(rest)) for name, opcode, rest in _VALUE.findall(function)
+    }
+
+    def apart(merge: re.Match[str]) -> str:
+        head, lanes, kind, element, *chosen = merge.groups()
+        lines, operands = [], []
+        for position, value in enumerate(chosen):
+            if _chooses_bits(values, value):
+                again = f"%bits.{merge.start()}.{position}"
+                lines += _opaque(value, again, int(lanes), element)
+                value = again
+            operands.append(f"{kind} {value}")
+        return "\n".join([*lines, head + ", ".join(operands)])
+
+    return _MERGE.sub(apart, function)
+
+
+def _chooses_bits(values: _Values, value: str) -> bool:
+    """Whether LLVM may make a value of a mask's bits of one value and the other bits of another."""
+    opcode, operands = values.get(value, ("", []))
+    while opcode in ("bitcast", "freeze"):
+        opcode, operands = values.get(operands[0], ("", []))
+    if opcode not in ("or", "xor"):
+        return False
+    below = [name for operand in operands for name in (operand, *_below(values, operand, _DEPTH))]
+    return any(values.get(name, ("",))[0] in ("and", "zext") for name in below)
+
+
+def _below(values: _Values, value: str, depth: int) -> Iterator[str]:
+    """The operands of a value, their operands and so on."""
+    for operand in values[value][1] if value in values and depth else ():
+        yield operand
+        yield from _below(values, operand, depth - 1)
+
+
+def _opaque(value: str, again: str, lanes: int, element: str) -> list[str]:
+    """``again``: the lanes of ``value``, through assembly a register at a time."""
+    width = min(lanes, _REGISTER // _BITS[element])
+    whole, piece = f"<{lanes} x {element}>", f"<{width} x {element}>"
+    if width == lanes:
+        return [f'  {again} = call {whole} asm "", "=v,0"({whole} {value})']
+    lines, joined = [], "poison"
+    for at in range(0, lanes, width):
+        part, same, wide, next_ = (f"{again}.{name}.{at}" for name in ("part", "same", "wide", "joined"))
+        next_ = again if at + width == lanes else next_
+        lines += [
+            f"  {part} = shufflevector {whole} {value}, {whole} poison, {_indices(range(at, at + width))}",
+            f'  {same} = call {piece} asm "", "=v,0"({piece} {part})',
+            f"  {wide} = shufflevector {piece} {same}, {piece} poison, "
+            f"{_indices(min(i, width) for i in range(lanes))}",
+            f"  {next_} = shufflevector {whole} {joined}, {whole} {wide}, "
+            f"{_indices(i + lanes - at if at <= i < at + width else i for i in range(lanes))}",
+        ]
+        joined = next_
+    return lines
+
+
+def _indices(chosen: Iterable[int]) -> str:
+    """A shuffle's mask."""
+    indices = [f"i32 {i}" for i in chosen]
+    return f"<{len(indices)} x i32> <{', '.join(indices)}>"
