@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,6 +58,40 @@ def test_the_literal_that_slct_chooses_has_the_results_type(device: str) -> None
     body = """slct.f64.f32 %l1, 0d3FF0000000000001, 0d3FF0000000000001, %f0;
         cvt.u32.u64 %r1, %l1; st.global.b32 [%p], %r1;"""
     assert words(device, body, [0]) == [1]
+
+
+def _sum32(x: int) -> tuple[int, int]:
+    total = (x + (x ^ 5)) % 2**32 + ((x ^ 5) + (x ^ 9) >> 32)
+    return total % 2**32 ^ ((x ^ 5) + (x ^ 9)) % 2**32, total >> 32
+
+
+def _sum64(x: int) -> tuple[int, int]:
+    left, right = x | (x ^ 5) << 32, (x ^ 9) | x << 32
+    total = left * right % 2**64 + (left <= 1)
+    return (total >> 32) % 2**32, total >> 64
+
+
+_SUMS = (
+    (
+        "add.cc.u32 %r4, %r2, %r3; add.u32 %r5, %r1, %r2; addc.cc.u32 %r6, %r5, 0; xor.b32 %r6, %r6, %r4;",
+        _sum32,
+    ),
+    ("sub.cc.u64 %l3, 1, %l1; madc.lo.cc.u64 %l4, %l1, %l2, 0; mov.b64 {%r5, %r6}, %l4;", _sum64),
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("body", "expected"), _SUMS)
+def test_a_carry_is_that_of_the_last_addition_alone(
+    device: str, body: str, expected: Callable[[int], tuple[int, int]]
+) -> None:
+    """LLVM made one addition of a sum that wraps and a carry, and took that one's carry."""
+    body = f"""mov.b32 %r1, %f0; xor.b32 %r2, %r1, 5; xor.b32 %r3, %r1, 9;
+        mov.b64 %l1, {{%r1, %r2}}; mov.b64 %l2, {{%r3, %r1}};
+        {body} addc.u32 %r7, 0, 0; shl.b32 %r7, %r7, 31; xor.b32 %r6, %r6, %r7; st.global.b32 [%p], %r6;"""
+    given = [0x9E3779B1 * i % 2**32 for i in range(1, 9)]
+    results = map(expected, given)
+    assert words(device, body, given, threads=8) == [total ^ carry << 31 for total, carry in results]
 
 
 @pytest.mark.parametrize("body", ["{" * 20_000 + "}" * 20_000, "".join(f"L{i}:" for i in range(20_000))])

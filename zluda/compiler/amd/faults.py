@@ -12,16 +12,27 @@ _BALLOT = re.compile(
     r"^(  %\S+ = .*call i\d+ @llvm\.amdgcn\.ballot\.i\d+\(i1) (%[^)\s]+)(\).*)", re.MULTILINE
 )
 _WHOLE_COMPARISON = re.compile(r"^  (%\S+) = icmp ", re.MULTILINE)
+_BELOW = ("ult", "ugt")
+_FUNCTION = re.compile(r"^define .*?^}", re.MULTILINE | re.DOTALL)
+_SUM = re.compile(r"^  (%\S+) = (add|sub) (?:\w+ )*(i32|i64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
+_CARRY = re.compile(r"^  (%\S+) = zext (?:nneg )?i1 \S+ to i(?:32|64)$", re.MULTILINE)
+_COMPARISON = re.compile(r"^  %\S+ = icmp (?:samesign )?(\w+) i(?:32|64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
+_DEFINITION = re.compile(r"^  (%\S+) = (\w+) ", re.MULTILINE)
+_NO_SUMS = {"load", "phi", "extractelement"}
 
 
 def fence(text: str) -> str:
     """Every fence of this module."""
-    return fence_ballots(fence_products(text))
+    return fence_carries(fence_ballots(fence_products(text)))
 
 
 def may_need_fences(text: str) -> bool:
     """Whether :func:`fence` can find anything in what this IR is optimised to."""
-    return ("fptrunc" in text and "half" in text) or ("ballot" in text and "fcmp" in text)
+    return (
+        ("fptrunc" in text and "half" in text)
+        or ("ballot" in text and "fcmp" in text)
+        or ("icmp ult i" in text and "zext i1" in text)
+    )
 
 
 def fence_ballots(text: str) -> str:
@@ -62,3 +73,42 @@ def fence_products(text: str) -> str:
         return f'  {name} = call {wide} asm "", "=v,0"({wide} {value})\n{narrow} {wide} {name} to {half}'
 
     return _NARROWING.sub(fence, text)
+
+
+def fence_carries(text: str) -> str:
+    """Keep a sum from being fused with a carry added to it, where the carry out of that is asked for.
+
+    LLVM 22 makes ``a + b + carry`` of ``(a + b) + carry``, whose carry out is another one. A sum whose own
+    carry is asked for is not concerned: the three become one addition, rightly.
+    """
+    if _CARRY.search(text) is None:
+        return text
+    return _FUNCTION.sub(lambda function: _with_carries_apart(function[0]), text)
+
+
+def _with_carries_apart(function: str) -> str:
+    carries = set(_CARRY.findall(function))
+    if not carries:
+        return function
+    comparisons: list[tuple[str, str, str]] = _COMPARISON.findall(function)
+    compared = {value for _, *pair in comparisons for value in pair}
+    below = {(x, y) if how == "ult" else (y, x) for how, x, y in comparisons if how in _BELOW}
+    whole = {
+        name
+        for name, how, _, *operands in _SUM.findall(function)
+        if how == "add" and any((name, x) in below for x in operands)
+    }
+    sums = (
+        {name for name, opcode in _DEFINITION.findall(function) if opcode not in _NO_SUMS} - whole - carries
+    )
+
+    def apart(match: re.Match[str]) -> str:
+        total, opcode, kind, *operands = match.groups()
+        first = next((x for x in operands if x in sums), None)
+        if total not in compared or first is None or carries.isdisjoint(operands):
+            return match[0]
+        again = f"%sum.{match.start()}"
+        rest = ", ".join(again if x == first else x for x in operands)
+        return f'  {again} = call {kind} asm "", "=v,0"({kind} {first})\n  {total} = {opcode} {kind} {rest}'
+
+    return _SUM.sub(apart, function)

@@ -78,10 +78,12 @@ def emit(text: str, options: Options) -> bytes:
     machine = _machine(options.target, options.wave_size, options.level)
     module = _optimised(text, machine, options.level)
     if options.kind == "llvm" or may_need_fences(text):
-        text = fence(str(module))
+        optimised = str(module)
+        text = fence(optimised)
         if options.kind == "llvm":
             return text.encode()
-        module = _parse(text)
+        if text != optimised:
+            module = _parse(text)
     emitted = machine.emit_assembly(module).encode() if options.kind == "asm" else machine.emit_object(module)
     return bytes(emitted)
 
