@@ -153,3 +153,23 @@ def test_a_choice_of_bits_stands_apart_from_a_choice_of_lanes(lanes: int) -> Non
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_uint32)(code.address)
     call(found.ctypes.data, signs.ctypes.data, values.ctypes.data, 0x55555555 & ((1 << lanes) - 1))
     assert found.tolist() == [0xBFF0568F, 0x80000000] * (lanes // 2)
+
+
+@pytest.mark.parametrize(
+    ("statement", "right"),
+    [
+        ("st.global.v8.b32 [%p], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};", True),
+        ("st.v4.b64 [%p], {%p, %p, %p, %p};", True),
+        ("st.shared.v2.b64 [%r0], {%p, %p};", True),
+        ("st.shared.v4.b64 [%r0], {%p, %p, %p, %p};", False),
+        ("st.v8.b64 [%p], {%p, %p, %p, %p, %p, %p, %p, %p};", False),
+        ("st.global.v2.b128 [%p], {%w, %w};", False),
+        ("ldu.global.v4.b32 {%r0, %r1, %r2, %r3}, [%p];", True),
+        ("ldu.global.v4.b64 {%p, %l0, %l1, %l2}, [%p];", False),
+    ],
+)
+def test_vectors_are_no_wider_than_an_access(statement: str, right: bool) -> None:
+    """As ptxas judges each. Wider ones wrote past what the fuzzer gave a thread."""
+    registers = ".reg .b64 %p, %l<3>; .reg .b32 %r<4>; .reg .b128 %w;"
+    errors = parse_module(f"{HEAD}.visible .entry k() {{ {registers} {statement} ret; }}").errors()
+    assert [error.message for error in errors.values()] == ([] if right else ["vector too large"])

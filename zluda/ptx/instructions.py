@@ -349,7 +349,22 @@ def _match(dotted: str) -> Opcode:
     forms = tuple(_form(row, words, at) for row, at in placed if len(at) == len(words) and _complete(row, at))
     if not forms:
         raise _mismatch(dotted, words, placed)
+    if all(map(_too_wide, forms)):
+        word = f".v{forms[0].vector}"
+        raise OpcodeMismatch("vector too large", word, dotted.find(word), "at most 128 bits, 256 in .global")
     return Opcode(name, forms)
+
+
+def _too_wide(form: Form) -> bool:
+    """Whether a vector is wider than one access: 16 bytes, in global memory 32 (PTX ISA 9.7.9).
+
+    As ptxas 13.0 judges; ``.b128`` is no vector's element.
+    """
+    if form.vector == 1 or form.row.opcode not in ("ld", "ldu", "st"):
+        return False
+    wide = form.row.opcode != "ldu" and form.slots.get("space", "global") == "global"
+    bits = form.types[-1].bits
+    return bits > 64 or bits * form.vector > (256 if wide else 128)
 
 
 def _place(row: Row, words: Sequence[str]) -> list[int]:
