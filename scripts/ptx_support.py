@@ -12,14 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from zluda.compiler.amd.ops import AmdOps
-from zluda.compiler.amd.targets import target
-from zluda.compiler.amd.unit import build_unit
-from zluda.compiler.codegen import FunctionCodegen
-from zluda.compiler.cpu.ops import CpuOps
-from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.refusals import refusals
 from zluda.compiler.textures.expand import expand_textures
-from zluda.compiler.unit import kernel_unit
 from zluda.errors import PtxError, UnsupportedError
 from zluda.numerics.tensor_cores import operations
 from zluda.ptx import parse_module
@@ -262,21 +256,9 @@ def refused(statements: Sequence[str], device: str) -> list[str]:
     said = _not_expanded(statements)
     lowered = ["" if what else text for text, what in zip(statements, said, strict=True)]
     module = parse_module(HEAD + "\n".join(lowered) + "\nret;\n}\n", file="<forms>")
-    if device == "cpu":
-        unit, ops = kernel_unit(module, "k", (64, 1, 1), "off"), CpuOps()
-    else:
-        chosen = target(device)
-        unit, ops = build_unit(module, "k"), AmdOps(chosen, chosen.wave_size)
-    f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
     first = HEAD.count("\n") + 1
-    for index, block in enumerate(f.graph.blocks):
-        f.mask = None
-        f.enter_block(index)
-        for instruction in block.instructions:
-            try:
-                f.write_instruction(instruction)
-            except UnsupportedError as error:
-                said[instruction.location.line - first] = error.what
+    for instruction, what in refusals(module, "k", device):
+        said[instruction.location.line - first] = what
     return said
 
 

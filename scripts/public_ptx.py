@@ -62,6 +62,7 @@ class Tally:
     modules: int = 0
     kernels: int = 0
     failed: dict[str, collections.Counter[str]] = field(default_factory=dict)
+    incomplete: str = ""  # why not all of its PTX was collected
 
 
 def environment(name: str) -> Path:
@@ -159,6 +160,8 @@ def read_results(path: Path, targets: list[str]) -> tuple[dict[str, Tally], str]
         tally.kernels += module["kernels"]
         for target in targets:
             tally.failed[target].update(reason(said) for _, said in module["failed"].get(target, ()))
+    for name, why in about.get("incomplete", {}).items():
+        tallies[name].incomplete = why
     return tallies, about["date"]
 
 
@@ -169,10 +172,11 @@ def page(tallies: dict[str, Tally], targets: list[str], date: str) -> str:
     lines = [
         "# PTX of public packages",
         "",
-        "Written by `python scripts/public_ptx.py --write docs/public-ptx.md`, which installs the packages",
-        "from PyPI, has them make PTX without a GPU, and translates every kernel of it to LLVM IR.",
-        f"Of {date}. That a kernel is translated says that nothing in it is refused, not that its results",
-        "were looked at: for that, see [conformance](conformance.md).",
+        "`python scripts/public_ptx.py` installs the packages from PyPI, has them make PTX without a GPU,",
+        f"and translates every kernel of what they made to LLVM IR. Of {date}; this page is made from the",
+        "results kept then (`--results scripts/public_ptx/results.jsonl --write docs/public-ptx.md`).",
+        "That a kernel is translated says that nothing in it is refused, not that its results were looked",
+        "at: for that, see [conformance](conformance.md).",
         "",
         f"| package | version | modules | kernels | {columns} |",
         f"|---|---|---|---|{'---|' * len(targets)}",
@@ -180,6 +184,9 @@ def page(tallies: dict[str, Tally], targets: list[str], date: str) -> str:
     for name, tally in rows:
         counts = " | ".join(str(tally.kernels - tally.failed[t].total()) for t in targets)
         lines.append(f"| {name} | {tally.version} | {tally.modules} | {tally.kernels} | {counts} |")
+    partial = [f"* {name}: {tally.incomplete}" for name, tally in tallies.items() if tally.incomplete]
+    if partial:
+        lines += ["", "Not all that these packages can make is here:", "", *partial]
     refused = [
         f"| {name} | {target} | {what} | {count} |"
         for name, tally in tallies.items()

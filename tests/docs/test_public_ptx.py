@@ -25,7 +25,11 @@ def script() -> ModuleType:
 
 def test_a_page_of_results(script: ModuleType, tmp_path: Path) -> None:
     lines = [
-        {"versions": {"warp": "2", "triton": "1"}, "date": "2030-01-02"},
+        {
+            "versions": {"warp": "2", "triton": "1"},
+            "date": "2030-01-02",
+            "incomplete": {"warp": "stopped half way"},
+        },
         {"file": "x/warp/a.ptx", "kernels": 5, "failed": {"cpu": [["k", "tcgen05 (kernel k, line 3)"]]}},
         {"file": "x/warp/b.ptx", "kernels": 2, "failed": {}},
         {"file": "x/triton/a.ptx", "kernels": 1, "failed": {}},
@@ -42,4 +46,11 @@ def test_a_page_of_results(script: ModuleType, tmp_path: Path) -> None:
         "| all |  | 3 | 8 | 7 | 8 |",
     ]
     assert rows[5:] == ["| warp | cpu | tcgen05 | 1 |"]
-    assert "Of 2030-01-02." in text
+    assert "Of 2030-01-02;" in text
+    assert "* warp: stopped half way" in text and "* triton" not in text
+
+
+def test_the_page_is_what_the_kept_results_say(script: ModuleType) -> None:
+    tallies, date = script.read_results(SCRIPT.parent / "public_ptx" / "results.jsonl", ["cpu", "gfx1030"])
+    page = SCRIPT.parents[1] / "docs" / "public-ptx.md"
+    assert page.read_text() == script.page(tallies, ["cpu", "gfx1030"], date)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import gpu_smoke
 import pytest
 
-from zluda.device.cpu import CpuDevice
 from zluda.driver import CudaError
 from zluda.driver.descriptors import Copy, CopyEnd, MemoryType, Resource, ResourceType, Texture, View
 from zluda.driver.translated import TranslatedDriver
@@ -28,15 +26,6 @@ from zluda.tracefile.arrays import CUBE, LAYERED, SURFACE, ArrayShape
 
 F32, U8, HALF = 0x20, 0x01, 0x10
 PICTURE = ArrayShape(20, 10, 0, F32, 1, SURFACE)
-
-
-@pytest.fixture
-def driver() -> Iterator[TranslatedDriver]:
-    driver = TranslatedDriver(CpuDevice())
-    driver.cuInit(0)
-    driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0))
-    yield driver
-    driver.close()
 
 
 def in_array(array: int, x: int = 0, y: int = 0, z: int = 0) -> CopyEnd:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import pytest
 
-from zluda.device.cpu import CpuDevice
 from zluda.driver import CudaError
 from zluda.driver.descriptors import Copy, CopyEnd, MemoryType, Resource, ResourceType, Texture
 from zluda.driver.translated import TranslatedDriver
@@ -50,15 +48,6 @@ PTX = b"""
 U32, COUNT = 0x03, 32
 LINE = ArrayShape(COUNT, 0, 0, U32, 1, SURFACE)
 NUMBERS = struct.pack(f"<{COUNT}I", *(i * i + 7 for i in range(COUNT)))
-
-
-@pytest.fixture
-def driver() -> Iterator[TranslatedDriver]:
-    driver = TranslatedDriver(CpuDevice())
-    driver.cuInit(0)
-    driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0))
-    yield driver
-    driver.close()
 
 
 def launch(driver: TranslatedDriver, module: int, kernel: str, parameter: int) -> None:

@@ -10,14 +10,8 @@ from programs import Program
 from statements import Statement, all_rows
 from writing import alone
 
-from zluda.compiler.amd.ops import AmdOps
-from zluda.compiler.amd.targets import target
-from zluda.compiler.amd.unit import build_unit
-from zluda.compiler.codegen import FunctionCodegen
-from zluda.compiler.cpu.ops import CpuOps
-from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
-from zluda.compiler.unit import kernel_unit
-from zluda.errors import PtxError, UnsupportedError
+from zluda.compiler.refusals import refusals
+from zluda.errors import PtxError
 from zluda.ptx import Module, parse_module
 
 _NUMBER = re.compile(r"(?<=%[a-z])\d+|(?<=[ +])\d+(?=[],;])")
@@ -33,21 +27,7 @@ def refusal(text: str) -> str:
 
 
 def _refused(module: Module, device: str) -> str:
-    if device == "cpu":
-        unit, ops = kernel_unit(module, "k", (64, 1, 1), "off"), CpuOps()
-    else:
-        chosen = target(device)
-        unit, ops = build_unit(module, "k"), AmdOps(chosen, chosen.wave_size)
-    f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
-    for index, block in enumerate(f.graph.blocks):
-        f.mask = None
-        f.enter_block(index)
-        for instruction in block.instructions:
-            try:
-                f.write_instruction(instruction)
-            except UnsupportedError as error:
-                return error.what
-    return ""
+    return next((what for _, what in refusals(module, "k", device)), "")
 
 
 class Probe:

@@ -52,6 +52,6 @@ def test_statements_of_every_row_are_judged_as_ptxas_judges_them(recorder: Modul
 def test_ptxas_still_judges_so(recorder: ModuleType) -> None:
     head, verdicts = recorded()
     if head != f"ptxas {recorder.version()} {recorder.TARGET}":
-        pytest.skip(f"the verdicts are of {head}")
+        pytest.skip(f"the verdicts are of {head}, ptxas here is {recorder.version()}")
     some = verdicts[::7]
     assert recorder.verdicts([text for _, text in some]) == [good for good, _ in some]

@@ -168,3 +168,14 @@ def words(*columns: Any) -> Array:
         )
         found.append(np.resize(bits, n))
     return np.stack(found, axis=1)
+
+
+SPECIAL = np.array(
+    [
+        *(0x0, 0x80000000, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F800001, 1, 0x80000001),
+        *(0x7F7FFFFF, 0xFF7FFFFF, 0x4B000000, 0xCB000000, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x5F000000),
+        *(0x49000000, 0x47000000, 0xC7000000, 0x3F7FFFFF, 0xBF7FFFFF, 0x3EFFFFFF, 0x3F000001, 0x33800000),
+        0xB3800000,
+    ],
+    np.uint32,
+).view(np.float32)

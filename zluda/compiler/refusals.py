@@ -1,0 +1,36 @@
+"""What of a kernel a device's lowering refuses: all of it, where compiling stops at the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zluda.compiler.amd.ops import AmdOps
+from zluda.compiler.amd.targets import target
+from zluda.compiler.amd.unit import build_unit
+from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.ops import CpuOps
+from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.unit import kernel_unit
+from zluda.errors import UnsupportedError
+from zluda.ptx import Instruction, Module
+
+
+def refusals(module: Module, kernel: str, device: str) -> Iterator[tuple[Instruction, str]]:
+    """Each instruction of a kernel that ``device`` (``cpu`` or an AMD target) does not lower, and what is said of it.
+
+    Raises PtxError where the kernel is not PTX, UnsupportedError where what it calls or names is not supported.
+    """
+    if device == "cpu":
+        unit, ops = kernel_unit(module, kernel, (64, 1, 1), "off"), CpuOps()
+    else:
+        chosen = target(device)
+        unit, ops = build_unit(module, kernel), AmdOps(chosen, chosen.wave_size)
+    f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
+    for index, block in enumerate(f.graph.blocks):
+        f.mask = None
+        f.enter_block(index)
+        for instruction in block.instructions:
+            try:
+                f.write_instruction(instruction)
+            except UnsupportedError as error:
+                yield instruction, error.what
