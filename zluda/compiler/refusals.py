@@ -10,16 +10,18 @@ from zluda.compiler.amd.unit import build_unit
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
+from zluda.compiler.target import TargetOps
 from zluda.compiler.unit import kernel_unit
 from zluda.errors import UnsupportedError
 from zluda.ptx import Instruction, Module
 
 
 def refusals(module: Module, kernel: str, device: str) -> Iterator[tuple[Instruction, str]]:
-    """Each instruction of a kernel that ``device`` (``cpu`` or an AMD target) does not lower, and what is said of it.
+    """Each instruction of a kernel that ``device`` (``cpu`` or an AMD target) refuses, and what it says.
 
-    Raises PtxError where the kernel is not PTX, UnsupportedError where what it calls or names is not supported.
+    Raises PtxError where the kernel is not PTX, UnsupportedError where what it names is not supported.
     """
+    ops: TargetOps
     if device == "cpu":
         unit, ops = kernel_unit(module, kernel, (64, 1, 1), "off"), CpuOps()
     else:
