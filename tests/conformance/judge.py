@@ -17,7 +17,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,23 @@ def with_full(golden: dict[str, Expected], directory: Path) -> dict[str, Expecte
     return longer
 
 
+_here: tuple[Any, Mapping[str, Expected]]  # this process's device and golden results
+
+
+def _begin(device: str, full: Path | None) -> None:
+    """Open a process's device."""
+    global _here  # noqa: PLW0603 a pool's initializer has no other place to keep it
+    golden, _ = golden_file.load()
+    _here = (
+        zluda.open_device(device, numerics="nvidia"),
+        with_full(golden, full) if full else golden,
+    )
+
+
+def _judge_here(group: Group) -> list[Outcome]:
+    return judge(_here[0], group, _here[1])
+
+
 def main() -> int:
     """Command line; 1 when any form differs or is unsupported."""
     parser = argparse.ArgumentParser(
@@ -155,16 +174,19 @@ def main() -> int:
     parser.add_argument("--forms", default="", metavar="REGEX")
     parser.add_argument("--full", type=Path, metavar="DIRECTORY")
     parser.add_argument("--awaiting", action="store_true", help="also the families of AWAITING")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes, each with its own device"
+    )
     parser.add_argument("--verbose", action="store_true", help="also name the forms that are identical")
     options = parser.parse_args()
-    golden, _ = golden_file.load()
-    if options.full:
-        golden = with_full(golden, options.full)
     count: collections.Counter[str] = collections.Counter()
-    with zluda.open_device(options.device, numerics="nvidia") as device:
-        forms = all_forms(awaiting=options.awaiting)
-        for group in groups(form for form in forms if re.search(options.forms, form.name)):
-            for outcome in judge(device, group, golden):
+    forms = all_forms(awaiting=options.awaiting)
+    chosen = groups(form for form in forms if re.search(options.forms, form.name))
+    with ProcessPoolExecutor(
+        options.jobs, get_context("spawn"), _begin, (options.device, options.full)
+    ) as pool:
+        for done in as_completed([pool.submit(_judge_here, group) for group in chosen]):
+            for outcome in done.result():
                 count[outcome.kind] += 1
                 if options.verbose or outcome.kind != "identical":
                     print(f"{outcome.kind:11} {outcome.form}: {outcome.detail}", flush=True)
