@@ -59,7 +59,7 @@ check-mufu: setup  ## the approximate units over all 2^32 inputs (minutes)
 DEVICE ?= cpu
 .PHONY: conformance
 conformance: setup  ## every instruction form against an H200's results, on DEVICE=cpu, gfx1030 … (a minute)
-	$(BIN)/python tests/conformance/judge.py --device $(DEVICE)
+	$(BIN)/python tests/conformance/judge.py --device $(DEVICE) --jobs 2
 
 SECONDS ?= 60
 SEED ?=

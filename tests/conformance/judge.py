@@ -153,7 +153,7 @@ _here: tuple[Any, Mapping[str, Expected]]  # this process's device and golden re
 
 def _begin(device: str, full: Path | None) -> None:
     """Open a process's device."""
-    global _here  # noqa: PLW0603 a pool's initializer has no other place to keep it
+    global _here
     golden, _ = golden_file.load()
     _here = (
         zluda.open_device(device, numerics="nvidia"),
