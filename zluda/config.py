@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
 from zluda.errors import Error
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

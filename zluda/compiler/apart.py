@@ -16,10 +16,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, NoReturn, TypeVar
 
 from zluda.errors import Error, PtxError, UnsupportedError
+from zluda.records import dataclass
 
 T = TypeVar("T")
 

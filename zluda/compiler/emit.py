@@ -6,12 +6,12 @@ import dataclasses
 import importlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.apart import Failure, each_apart
 from zluda.errors import Error, UnsupportedError
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.compiler.target import Dim3

@@ -12,7 +12,7 @@ subnormals kept, NaN payloads unspecified.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.values import (
     FLOAT_BITS,
@@ -26,6 +26,7 @@ from zluda.compiler.values import (
     type_bits,
     vector_type,
 )
+from zluda.records import dataclass
 
 __all__ = [
     "FLOAT_BITS",

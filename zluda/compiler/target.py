@@ -9,12 +9,12 @@ is :data:`VARYING` and all code below degenerates to scalars.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from zluda.compiler.ir import Builder, Value
 from zluda.ptx.module import Register
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen

@@ -7,7 +7,8 @@ CUDA does not document them. Their layout here is what the driver of an H200 gav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from zluda.records import dataclass
 
 MAP_BYTES = 128
 

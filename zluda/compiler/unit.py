@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler import ir
 from zluda.compiler.contract import contract_function
@@ -26,6 +26,7 @@ from zluda.ptx.module import (
     Variable,
     Vector,
 )
+from zluda.records import dataclass
 
 
 def kernel_unit(

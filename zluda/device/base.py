@@ -8,10 +8,10 @@ Addresses are plain integers in the device's address space; memory contents are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from zluda.compiler.target import APART, Together
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.ptx import Module

@@ -9,9 +9,9 @@ import ctypes
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zluda.device.base import Device
+from zluda.records import dataclass
 
 _STAMP = 0x5A4C5544412D7072
 _HEADER, _WORD = 24, 8

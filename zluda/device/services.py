@@ -9,7 +9,7 @@ alike on every device, through nothing but variables and memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.services import HEAP, LOCKS, OUTPUT, prepare
 from zluda.device.base import Code, Device, Printing
@@ -17,6 +17,7 @@ from zluda.device.output import Output, Ring
 from zluda.device.textures import Textures
 from zluda.errors import Error, LaunchError
 from zluda.numerics.texture.layout import ROOT_VARIABLE
+from zluda.records import dataclass
 
 PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE = 1, 2  # CUlimit
 LIMITS: dict[int, int] = {PRINTF_FIFO_SIZE: 7 << 20, MALLOC_HEAP_SIZE: 8 << 20}

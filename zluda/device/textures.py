@@ -6,10 +6,11 @@ initialises samplers maps its handle to a descriptor here; arrays and their cont
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.device.base import Device
 from zluda.numerics.texture.layout import DESCRIPTOR_BYTES, ROOT_BYTES, Descriptor, HandleTable
+from zluda.records import dataclass
 
 
 @dataclass

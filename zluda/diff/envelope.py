@@ -12,10 +12,11 @@ on no approximate instruction and has no tolerance; nor have bytes of which noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from zluda.diff.values import ElementType, as_float64
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     import numpy

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from zluda.errors import Error
+from zluda.records import dataclass
 from zluda.tracefile.records import Dim3, Fidelity
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ no numbers, so numpy is imported only where something differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zluda.diff.results import BufferComparison, Element
 from zluda.errors import UnsupportedError
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     import numpy

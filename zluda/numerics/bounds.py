@@ -10,7 +10,8 @@ are the instructions' own, element by element: a packed form is two of its eleme
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

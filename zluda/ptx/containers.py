@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zluda.errors import PtxError
 from zluda.ptx import elf
 from zluda.ptx.parse import decode
+from zluda.records import dataclass
 
 FATBIN_MAGIC = 0xBA55ED50
 WRAPPER_MAGIC = 0x466243B1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.ptx.initializers import initialise
 from zluda.ptx.module import Variable
 from zluda.ptx.tokens import Tokens
 from zluda.ptx.types import BY_SPELLING, ScalarType
+from zluda.records import dataclass
 
 LINKAGES = ("extern", "visible", "weak", "common")
 SPACES = ("global", "const", "shared", "local", "param", "reg", "tex")

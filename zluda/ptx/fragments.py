@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.ptx.declarations import LINKAGES, attribute_list, parse_variables
 from zluda.ptx.module import Variable
 from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
+from zluda.records import dataclass
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from zluda.ptx import shorthands
 from zluda.ptx.fragments import Fragment, fragment
@@ -34,6 +34,7 @@ from zluda.ptx.module import (
 from zluda.ptx.operand_types import Shape, accepted, addresses, describe, of_size, of_vector, shape_of, suits
 from zluda.ptx.table import FAMILIES, SLOTS, TYPE_GROUPS
 from zluda.ptx.types import BY_SPELLING, ScalarType
+from zluda.records import dataclass
 
 Classes = frozenset[type]
 

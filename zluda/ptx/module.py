@@ -8,9 +8,10 @@ operands. No consumer ever looks at PTX text again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

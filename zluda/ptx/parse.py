@@ -11,7 +11,6 @@ import contextlib
 import gc
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zluda.errors import PtxError
 from zluda.ptx.body import BodyParser
@@ -19,6 +18,7 @@ from zluda.ptx.declarations import element_bytes, parse_variables
 from zluda.ptx.module import Function, Variable
 from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
+from zluda.records import dataclass
 
 _CHUNK = re.compile(
     r"""\s*(?:

@@ -7,8 +7,8 @@ EINVAL. So the rounded union is reserved, and allocations are placed inside it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from zluda.records import dataclass
 from zluda.runner.near import GRANULE, merged
 from zluda.tracefile import Allocation, AllocationKind
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from zluda.diff.results import Verdict
+from zluda.records import dataclass
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.tracefile.arrays import ArrayShape
 

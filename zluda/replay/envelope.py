@@ -14,7 +14,6 @@ sum does, is seen at random. Seeds are fixed: the same trace has the same envelo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zluda.device.names import ENVELOPE
@@ -22,6 +21,7 @@ from zluda.diff.envelope import Envelope, Placed, numbers_of, same_nan, same_num
 from zluda.diff.results import BufferComparison
 from zluda.diff.values import ElementType, element_type
 from zluda.errors import Error
+from zluda.records import dataclass
 from zluda.replay.address_plan import plan_addresses
 from zluda.replay.handlers import launches
 from zluda.replay.judge import BYTES, known_mask

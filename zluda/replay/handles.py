@@ -7,10 +7,9 @@ that says why; whatever needs it inherits that verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zluda.diff.results import Verdict
 from zluda.errors import Error
+from zluda.records import dataclass
 from zluda.tracefile import Call
 
 

@@ -8,10 +8,11 @@ to write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from zluda.diff.results import BufferComparison, Element, LaunchResult, Verdict
 from zluda.diff.values import combine, compare, element_type
+from zluda.records import dataclass
 from zluda.replay.intervals import IntervalSet
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.tracefile import PAGE_BYTES, Call

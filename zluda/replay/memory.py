@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from zluda.diff.results import Verdict
 from zluda.driver import Driver
+from zluda.records import dataclass
 from zluda.replay.arrays import Arrays, LiveArray, targets_to_keys
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.intervals import IntervalSet

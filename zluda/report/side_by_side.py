@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from zluda.diff.results import CountsAs, ReplayResult, worst
+from zluda.records import dataclass
 from zluda.report import words
 from zluda.report.summary import KernelSummary, by_kernel
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict, general
+from zluda.records import dataclass
 
 
 @dataclass(slots=True)

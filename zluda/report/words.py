@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from zluda.diff.results import (
@@ -15,6 +14,7 @@ from zluda.diff.results import (
     ReplayResult,
     Verdict,
 )
+from zluda.records import dataclass
 from zluda.report.names import readable
 
 # How many digits tell two numbers of a type apart.

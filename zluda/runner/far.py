@@ -13,10 +13,10 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from zluda.errors import DeviceError, Error
+from zluda.records import dataclass
 from zluda.runner import confine
 from zluda.runner.channel import Channel
 from zluda.runner.far_cache import FarCache

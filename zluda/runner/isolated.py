@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zluda.compiler.services import PRINTING
@@ -15,6 +14,7 @@ from zluda.device.together import launch_attributes
 from zluda.driver import CudaError
 from zluda.driver.base import LaunchAttribute
 from zluda.errors import DeviceError, LaunchError
+from zluda.records import dataclass
 from zluda.runner.near import Runner, start
 
 if TYPE_CHECKING:

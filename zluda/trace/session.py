@@ -11,12 +11,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from zluda import __version__
 from zluda.errors import DeviceError, Error
+from zluda.records import dataclass
 from zluda.trace import spec
 from zluda.trace.application import Application
 from zluda.trace.recording import Recording

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import IO, Any
+
+from zluda.records import dataclass
 
 
 @dataclass(slots=True)

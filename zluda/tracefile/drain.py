@@ -13,11 +13,12 @@ import os
 import struct
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
+from zluda.records import dataclass
 from zluda.tracefile import ring
 from zluda.tracefile.completed_call import Completed, Data
 from zluda.tracefile.effects import Effects, ImageReader

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from zluda.records import dataclass
 from zluda.tracefile import ring
 from zluda.tracefile.blobs import MAX_BLOB_BYTES
 from zluda.tracefile.completed_call import Completed

@@ -8,10 +8,11 @@ success. Everything else goes the long way through :class:`zluda.tracefile.effec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from zluda.records import dataclass
 from zluda.tracefile import ring
 from zluda.tracefile.ring_reader import Batch
 from zluda.tracefile.writer import CallRow, LaunchRow

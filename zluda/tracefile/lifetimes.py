@@ -10,8 +10,8 @@ when it is entered: when it returns, the address may be another's already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from zluda.records import dataclass
 from zluda.tracefile.reachability import LiveSpans
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from zluda.errors import Error
+from zluda.records import dataclass
 
 _CALLS = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 _GRAMMAR = "17, 0-100, 0-100/2, kernel:regex or @file"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zluda.compiler.amd.targets import Target, target_of_machine
 from zluda.errors import Error, UnsupportedError
+from zluda.records import dataclass
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")

@@ -13,10 +13,10 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zluda.compiler.amd.targets import Target
 from zluda.errors import DeviceError, UnsupportedError
+from zluda.records import dataclass
 
 REMEDY = "install libllvm19 or newer (apt-get install libllvm19), or pip install 'zluda[emulator]'"
 _TRIPLE = b"amdgcn-amd-amdhsa"

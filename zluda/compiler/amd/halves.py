@@ -15,7 +15,7 @@ any that depends on the thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.amd.unit import is_barrier, meets_cluster, names_threads
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Leave, Switch, build_graph
@@ -25,6 +25,7 @@ from zluda.compiler.analysis.order import Component, weak_topological_order
 from zluda.compiler.lower.calls import call_operands
 from zluda.compiler.unit import Unit, symbols_in
 from zluda.ptx.module import Address, Element, Function, Immediate, Instruction, Register, Symbol
+from zluda.records import dataclass
 
 # What differs between the warps of a wave, beside what is computed from it.
 _VARYING_REGISTERS = ("%tid", "%laneid", "%warpid", "%lanemask", "%clock", "%globaltimer")

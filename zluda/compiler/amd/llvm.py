@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from zluda.compiler.amd.faults import fence, may_need_fences
 from zluda.compiler.amd.targets import target_id
 from zluda.errors import Error
+from zluda.records import dataclass
 
 TRIPLE = "amdgcn-amd-amdhsa"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zluda.compiler.amd.code_object import CodeObject
 from zluda.compiler.amd.disassembler import Disassembler
+from zluda.records import dataclass
 
 # Mnemonic prefixes to the unit that executes them, the first that fits (RDNA2 ISA 2).
 _UNITS = (

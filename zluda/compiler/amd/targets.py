@@ -7,10 +7,10 @@ ELF flags) and AMD's instruction set architecture manuals (registers, LDS).
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from zluda import config
 from zluda.errors import DeviceError
+from zluda.records import dataclass
 
 CODE_OBJECT_VERSION = 5
 """What AMD's loaders read since HIP 6."""

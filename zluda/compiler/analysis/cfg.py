@@ -6,11 +6,12 @@ warp and call instructions never sees one: the block's mask says who executes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from zluda.compiler.lower.lanewise import LANEWISE
 from zluda.errors import PtxError
 from zluda.ptx.module import BranchTargets, Function, Instruction, Label, LabelStatement, Operand, Register
+from zluda.records import dataclass
 
 EXIT = -1
 """Successor index of leaving the function."""

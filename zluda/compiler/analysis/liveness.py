@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
 from zluda.compiler.analysis.operands import definitions, registers, uses
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

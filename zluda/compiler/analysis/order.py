@@ -9,9 +9,10 @@ its head, brings all lanes of a warp together again as early as the graph allows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.analysis.cfg import EXIT, Graph
+from zluda.records import dataclass
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ sides meet (:meth:`Uniformity._clobbered`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
 from zluda.compiler.analysis.dominators import post_dominators
@@ -34,6 +34,7 @@ from zluda.ptx.module import (
     Symbol,
     Vector,
 )
+from zluda.records import dataclass
 
 SymbolShape = Callable[[str], Shape]
 SpecialShape = Callable[[str], Shape]

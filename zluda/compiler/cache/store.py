@@ -22,11 +22,11 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zluda.errors import Error
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.config import Config

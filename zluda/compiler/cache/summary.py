@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from zluda import config
 from zluda.compiler.cache.store import COMPILED, MIB, Store, unpack
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

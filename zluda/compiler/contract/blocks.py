@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from zluda.compiler.contract.unrolling import rounds
 from zluda.ptx.module import BranchTargets, Function, Instruction, Label, LabelStatement
+from zluda.records import dataclass
 
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
 

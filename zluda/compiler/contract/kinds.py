@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zluda.ptx.module import Function, Instruction
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 ROUNDINGS = frozenset(("rn", "rz", "rm", "rp", "rna", "rs"))

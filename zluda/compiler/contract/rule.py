@@ -9,7 +9,7 @@ machine code; sm_75 to sm_120 agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.contract import constants
 from zluda.compiler.contract.blocks import find_blocks
@@ -17,6 +17,7 @@ from zluda.compiler.contract.kinds import SINGLE_USE_FIRST, arithmetic, is_quoti
 from zluda.compiler.contract.values import Value, Values
 from zluda.ptx.module import Function, Instruction, Register
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 _EFFECT_WORDS = """

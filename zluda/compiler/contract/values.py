@@ -6,7 +6,6 @@ ptxas forwards moves, signs and trivial operations, and folds constants, before 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from zluda.compiler.analysis.operands import definitions, uses
 from zluda.compiler.contract import constants
@@ -14,6 +13,7 @@ from zluda.compiler.contract.blocks import Blocks
 from zluda.compiler.contract.kinds import arithmetic, is_product, is_quotient
 from zluda.ptx.module import Address, Element, Immediate, Instruction, Operand, Register, Variable
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 

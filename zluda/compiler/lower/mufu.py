@@ -17,10 +17,10 @@ A unit takes and returns a ``float`` (the f64 ones a high word). :mod:`units` ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value
 from zluda.numerics import tables
+from zluda.records import dataclass
 
 NAN, INFINITY, SIGN, MANTISSA = 0x7FFFFFFF, 0x7F800000, 0x80000000, 0x7FFFFF
 SMALLEST_NORMAL = 0x00800000

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Approximate, Builder, Value
 from zluda.compiler.lower import rounding
 from zluda.compiler.lower.elementary import polynomial
 from zluda.compiler.lower.units import rsqrt_double_by
+from zluda.records import dataclass
 
 Unit = Callable[[Builder, Value], Value]
 Emit = Callable[[Builder, list[Value]], Value]

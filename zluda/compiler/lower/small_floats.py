@@ -6,8 +6,6 @@ number. ``ue8m0`` is a power of two and rounds to zero or up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower.floating import rectify
 from zluda.compiler.lower.formats import load_float
@@ -15,6 +13,7 @@ from zluda.compiler.lower.lanewise import as_bits
 from zluda.compiler.lower.packed import join_halves, split_halves
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 

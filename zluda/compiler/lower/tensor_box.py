@@ -10,13 +10,13 @@ outside of its bounding box.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from zluda.compiler import tensor_map
 from zluda.compiler.ir import Builder, Module, Value, constant
 from zluda.compiler.lower.read_modify_write import instruction_name, is_computed, swap_loop
 from zluda.compiler.tensor_map import FIELDS, MODE, PIXELS, Field
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 ILLEGAL, INTERLEAVED = -1, -2
 """What the function gives instead of the box's bytes: the program's fault, or what is not supported."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.tensor_warp import Parts, Warp
+from zluda.records import dataclass
 
 _NO_UNROLL = "!9000"  # metadata numbers are a module's; nothing else of this compiler's is numbered so high
 _METADATA = f'{_NO_UNROLL} = distinct !{{{_NO_UNROLL}, !9001}}\n!9001 = !{{!"llvm.loop.unroll.disable"}}'

@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zluda.compiler import apart, cache, compile_kernel
@@ -16,6 +16,7 @@ from zluda.compiler.precompile.sources import Source
 from zluda.compiler.target import Dim3
 from zluda.errors import Error
 from zluda.ptx import Module, parse_module
+from zluda.records import dataclass
 
 Progress = Callable[[int, int], None]
 """Called with (kernels done, kernels in all)."""

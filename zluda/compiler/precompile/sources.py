@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from zluda.errors import Error, PtxError
@@ -17,6 +17,7 @@ from zluda.ptx.containers import (
 )
 from zluda.ptx.parse import decode
 from zluda.ptx.source import blank_comments
+from zluda.records import dataclass
 from zluda.tracefile import Trace, open_trace
 
 COMPUTE_CAPABILITY = 90

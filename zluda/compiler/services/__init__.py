@@ -15,11 +15,11 @@ import importlib.resources
 import re
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zluda.compiler.textures import INSTRUCTION
 from zluda.numerics.texture.layout import ROOT_VARIABLE
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.ptx import Module

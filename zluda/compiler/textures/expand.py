@@ -8,7 +8,7 @@ for each place and size, since a call's parameters are dead when it returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
@@ -28,6 +28,7 @@ from zluda.ptx.module import (
     Vector,
 )
 from zluda.ptx.types import ScalarType
+from zluda.records import dataclass
 
 T = ScalarType
 PREFIX = "__zluda_"

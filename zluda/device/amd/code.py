@@ -6,7 +6,6 @@ What loads a code object is the device's: the emulator, or AMD's HIP runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from zluda.compiler import compile_kernel
@@ -26,6 +25,7 @@ from zluda.device.placement import VariableMemory, Variables
 from zluda.device.together import arrangement
 from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
+from zluda.records import dataclass
 
 K_co = TypeVar("K_co", covariant=True)
 

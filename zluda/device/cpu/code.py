@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.layout import parameter_layout
@@ -17,6 +16,7 @@ from zluda.device.limits import required_block, thread_limit
 from zluda.device.placement import Variables
 from zluda.errors import Error
 from zluda.ptx import Module
+from zluda.records import dataclass
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ import ctypes
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from zluda.errors import DeviceError
+from zluda.records import dataclass
 
 ALIGNMENT = 512
 GRANULE = 2 << 20

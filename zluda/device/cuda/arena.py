@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zluda.device.claims import Claims, union
 from zluda.device.cuda.libcuda import LibCuda
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError
+from zluda.records import dataclass
 
 GRANULE = 2 << 20
 # Steps of a reservation to try: driver 580 moves a wanted address up to the next multiple of 32 MiB, so that

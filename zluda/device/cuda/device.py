@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zluda.device.base import APART, Dim3, KernelParameter, Together
@@ -15,6 +14,7 @@ from zluda.device.cuda.launching import launch, parameter_slots
 from zluda.device.results import KERNEL_FAILURES, CudaError
 from zluda.device.together import launch_attributes
 from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
+from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.device.base import Kernel

@@ -14,7 +14,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from zluda.device.base import Code, Device, GpuDevice
@@ -22,6 +22,7 @@ from zluda.device.results import KERNEL_FAILURES
 from zluda.device.services import Services
 from zluda.driver.descriptors import Resource, Texture, View
 from zluda.driver.errors import CudaError
+from zluda.records import dataclass
 from zluda.tracefile.arrays import ArrayShape
 
 T = TypeVar("T")

@@ -7,11 +7,12 @@ import os
 import pwd
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 
 from zluda.device.amd.hip.probe import Found, probe
+from zluda.records import dataclass
 
 
 def _package_version(name: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from zluda.live.doctor import amd, host, nvidia
 from zluda.live.doctor.check import Check
 from zluda.live.doctor.machine import Machine
+from zluda.records import dataclass
 
 # Use → what it is to a person.
 USES = {

@@ -28,9 +28,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.errors import UnsupportedError
+from zluda.records import dataclass
 
 ROOT_VARIABLE = "__zluda_textures"
 """The module variable that holds the root's address, in modules that use textures or surfaces."""

@@ -11,13 +11,13 @@ from zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from zluda.numerics.texture.layout import Address, Filter, Flags, Format, Geometry
 from zluda.numerics.texture.tables import SRGB
+from zluda.records import dataclass
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ class Image:
     geometry: Geometry
     format: Format
     levels: Sequence[Array]
-    flags: Flags = Flags(0)  # noqa: RUF009
+    flags: Flags = Flags(0)
     address: tuple[Address, Address, Address] = (Address.CLAMP,) * 3
     filter: Filter = Filter.POINT
     mip_filter: Filter = Filter.POINT

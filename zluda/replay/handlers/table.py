@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeVar
 
 from zluda.diff.results import Verdict
+from zluda.records import dataclass
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.playback import Playback
 from zluda.tracefile import Call

@@ -10,12 +10,12 @@ stops the launch when the wave next returns to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value, constant, type_bits
 from zluda.compiler.ranges import in_ranges
 from zluda.device.amd.emulator import groups, state
 from zluda.device.amd.emulator.wave import B, L, Wave
+from zluda.records import dataclass
 
 ATTRIBUTES = "noinline nounwind #0"
 

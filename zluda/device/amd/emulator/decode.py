@@ -7,11 +7,12 @@ followed here, from relocated words of the code object, or else from its symbols
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.amd.code_object import STT_FUNC, CodeObject, KernelEntry
 from zluda.compiler.amd.disassembler import Disassembler
 from zluda.device.amd.emulator.instruction import Instruction, parse
+from zluda.records import dataclass
 
 _ENDS = ("s_trap", "s_endpgm", "s_endpgm_saved", "s_setpc_b64", "s_branch")
 _RESUMED_AFTER = (  # and begin a basic block

@@ -6,7 +6,7 @@ later ``load_b64``, ``load_d16_hi_i8``, ``atomic_add_u64``, ``ds_load_2addr_stri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from zluda.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ Most accesses by flat addresses meet neither aperture; which of them do is seen 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zluda.compiler.ir import Builder, Value, constant, type_bits
 from zluda.device.amd.emulator import access, groups, state
 from zluda.device.amd.emulator.scratch import Inside, call_load, call_store, helper_name
 from zluda.device.amd.emulator.wave import B, L, P, Wave
+from zluda.records import dataclass
 
 
 class Flat:

@@ -7,9 +7,10 @@ which is what lets one table serve them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zluda.compiler.amd.disassembler import Line
+from zluda.records import dataclass
 
 # Scalar registers by name (RDNA2 ISA 3.4, "Scalar ALU operands"), as indices into the scalar register file.
 VCC, TTMP0, M0, EXEC, SCC = 106, 108, 124, 126, 128

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from zluda.compiler.amd.code_object import KernelEntry
 from zluda.compiler.amd.targets import Target
 from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.instruction import EXEC
+from zluda.records import dataclass
 
 Dim3 = tuple[int, int, int]
 

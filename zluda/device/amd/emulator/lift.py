@@ -8,7 +8,6 @@ the record whenever it returns, so any wave can go on at any of the graph's resu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from zluda.compiler.amd.code_object import CodeObject, KernelEntry
 from zluda.compiler.amd.disassembler import Disassembler
@@ -20,6 +19,7 @@ from zluda.device.amd.emulator.instruction import VCC, Instruction
 from zluda.device.amd.emulator.liveness import Segment, drop_dead_stores
 from zluda.device.amd.emulator.values import FloatMode
 from zluda.device.amd.emulator.wave import B, S, Wave
+from zluda.records import dataclass
 
 _SPAN = 512  # instructions over which registers are kept out of memory; beyond, code generation only slows
 _SHORT = 128  # instructions of a kernel in which long functions are written out where they are used

@@ -7,7 +7,9 @@ registers in the wave's record before and after. Registers are bits of Python in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from zluda.records import dataclass
 
 SCALARS = 160  # bits for scalar registers, ahead of the vector registers
 

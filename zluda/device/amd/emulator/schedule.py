@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.instruction import EXEC
 from zluda.device.amd.emulator.mapping import Mapping, map_aperture
+from zluda.records import dataclass
 
 SLOTS = 128  # blocks that one thread can have resident
 LDS_WINDOW = 1 << 16

@@ -8,11 +8,11 @@ in two dwords: it is moved byte by byte. An access calls a function of the modul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value, constant, type_bits
 from zluda.device.amd.emulator import access, groups, state
 from zluda.device.amd.emulator.wave import B, P, Wave
+from zluda.records import dataclass
 
 _SWIZZLED = 1 << 23  # ADD_TID_ENABLE in word 3 of the resource that the emulator makes for scratch
 

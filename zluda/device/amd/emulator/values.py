@@ -6,10 +6,9 @@ LLVM's instruction by the operands' kind. Floating-point operators obey the MODE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zluda.compiler.ir import FLOAT_BITS, FLOAT_OF_BITS, Builder, Value, constant
 from zluda.compiler.lower import rounding
+from zluda.records import dataclass
 
 _FLOAT_PREDICATES = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 

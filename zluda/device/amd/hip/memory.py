@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from zluda.device.amd.hip.runtime import Runtime
 from zluda.device.claims import Claims, union
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError
+from zluda.records import dataclass
 
 GRANULE = 2 << 20
 _FILLS = {1: "hipMemsetD8", 2: "hipMemsetD16", 4: "hipMemsetD32"}

@@ -11,12 +11,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from zluda.errors import Error
+from zluda.records import dataclass
 
 # What a GPU's kernel driver shows itself by: amdkfd, and dxgkrnl on WSL.
 KERNEL_INTERFACES = ("/dev/kfd", "/dev/dxg")

@@ -22,8 +22,9 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from dataclasses import dataclass
 from types import CodeType
+
+from zluda.records import dataclass
 
 _MODULES = ("vector_float", "vector_integer", "vector_packed", "scalar")
 _TARGET = re.compile(r"(?P<place>D|S0|CARRY|SCC|EXEC)(?:\.(?P<type>[a-z]+\d+))?")
