@@ -2,8 +2,8 @@
 
     python scripts/record_contraction.py cuda:0 0 4000 -o results.npz --processes 16
 
-The kernels are those of ``tests/compiler/contract/contraction_kernels.py``. Kept are the results of each, by its
-seed: ``scripts/judge_contraction.py --results`` compares the CPU device's with them.
+The kernels are those of ``tests/compiler/contract/contraction_kernels.py``. Kept are the results of each,
+by its seed: ``scripts/judge_contraction.py --results`` compares the CPU device's with them.
 """
 
 from __future__ import annotations
