@@ -178,7 +178,8 @@ class _Kernel:
         self.labels += 1
         label, kept = self.labels, list(self.values)
         self.products = []
-        x, y = self.pick(self.variables), self.pick(self.variables)
+        x = self.pick(self.variables)
+        y = self.pick([v for v in self.variables if v != x])
         otherwise = self.chance(0.6)
         self.put(f"setp.lt{self.ftz}.{self.type} %p, {x}, {y}")
         self.put(f"@%p bra ELSE{label}")
