@@ -7,7 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from zluda.compiler.textures.expand import expand_textures
+from zluda.compiler.textures import OPCODES, expanded
+from zluda.compiler.textures.expand import EXPANSIONS
 from zluda.device.cpu import CpuDevice
 from zluda.device.services import Services
 from zluda.errors import LaunchError, UnsupportedError
@@ -170,9 +171,13 @@ def test_a_surface_access_out_of_range_stops_the_launch_where_it_shall(bench: _B
 def test_what_has_no_meaning_here_is_named(body: str, what: str) -> None:
     function = parse_module(_source(body)).function("k")
     with pytest.raises(UnsupportedError, match=what):
-        expand_textures(function)
+        expanded(function)
 
 
 def test_a_function_without_textures_is_left_alone() -> None:
     function = parse_module(_source("mov.f32 %f1, %f0;")).function("k")
-    assert expand_textures(function) is function
+    assert expanded(function) is function
+
+
+def test_what_is_expanded_is_known_without_importing_how() -> None:
+    assert frozenset(EXPANSIONS) == OPCODES

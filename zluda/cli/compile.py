@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -148,6 +147,8 @@ def _file_name(kernel: str) -> str:
     """A kernel's name; a mangled one that is longer than file names may be ends in a digest."""
     if len(kernel) <= _LONGEST_NAME:
         return kernel
+    import hashlib
+
     return f"{kernel[: _LONGEST_NAME - 17]}-{hashlib.blake2b(kernel.encode(), digest_size=8).hexdigest()}"
 
 

@@ -10,14 +10,12 @@ import faulthandler
 import gc
 import os
 import select
-import signal
 import struct
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
-from typing import Generic, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from zluda.errors import Error, PtxError, UnsupportedError
 from zluda.records import dataclass
@@ -31,11 +29,12 @@ _ERRORS: tuple[tuple[type[Error], str], ...] = (
 )
 """Errors and how they are called, the first that fits."""
 
-_DONE = "done"
-_KINDS = (_DONE, *(name for _, name in _ERRORS), "internal")
-_FRAME = struct.Struct("<BQ")  # index into _KINDS, bytes that follow
+_BEGUN, _DONE = "begun", "done"
+_KINDS = (_BEGUN, _DONE, *(name for _, name in _ERRORS), "internal")
+_FRAME = struct.Struct("<BIQ")  # index into _KINDS, the task's number, bytes that follow
+_NUMBER = struct.Struct("<I")
 _CHUNK = 1 << 16
-_MOST, _ROUNDS = 16, 4  # a process's tasks at most; how often each of the processes is to be forked at least
+_MOST = 64  # tasks of a process: what LLVM keeps of each adds up
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +60,27 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Child(Generic[T]):
-    """A process and the tasks it was given; what it sent of the first of them is ``received``."""
+class _Child:
+    """A process: what it sent that is not yet understood, and which task it is at."""
 
-    tasks: deque[T]
     pid: int
     output: int
     errors: int
     received: bytearray = field(default_factory=bytearray)
+    task: int | None = None
 
-    def finished(self) -> Iterator[tuple[T, Outcome]]:
+    def finished(self) -> Iterator[tuple[int, Outcome]]:
         """Tasks of which all has come."""
         while len(self.received) >= _FRAME.size:
-            kind, size = _FRAME.unpack_from(self.received)
+            kind, task, size = _FRAME.unpack_from(self.received)
             end = _FRAME.size + size
             if len(self.received) < end:
                 return
             data = bytes(self.received[_FRAME.size : end])
             del self.received[:end]
-            yield self.tasks.popleft(), _told(kind, data)
+            self.task = task if _KINDS[kind] == _BEGUN else None
+            if self.task is None:
+                yield task, _told(kind, data)
 
 
 def processors() -> int:
@@ -92,41 +93,65 @@ def each_apart(
 ) -> Iterator[tuple[T, Outcome]]:
     """``work(task)`` in forked processes, ``jobs`` at once (0: one a processor).
 
-    Gives (task, outcome) as they end. A process takes a few tasks, one after the other; those left of one
-    that ended early go to another. What is still running is killed when the caller stops listening.
+    Gives (task, outcome) as they end. A process takes one task after the other from those that are left. What
+    is still running is killed when the caller stops listening.
     """
     jobs = jobs or processors()
-    pending = deque(tasks)
-    most = max(1, min(_MOST, len(pending) // (_ROUNDS * jobs)))
-    running: dict[int, _Child[T]] = {}
+    queue, untold = _Queue(len(tasks)), set(range(len(tasks)))
+    running: dict[int, _Child] = {}
     poll = select.poll()
     try:
-        while pending or running:
-            while pending and len(running) < jobs:
-                batch = deque(pending.popleft() for _ in range(min(most, len(pending))))
-                child = _fork(batch, work)
+        while running or queue.left():
+            for _ in range(min(jobs - len(running), queue.left())):
+                child = _fork(tasks, work, queue)
                 running[child.output] = child
                 poll.register(child.output, select.POLLIN)
             for fd, _ in poll.poll():
                 child = running[fd]
                 data = os.read(fd, _CHUNK)
                 child.received += data
-                yield from child.finished()
+                for task, outcome in child.finished():
+                    untold.discard(task)
+                    yield tasks[task], outcome
                 if not data:
                     poll.unregister(fd)
                     del running[fd]
                     reason = _ended(child)
-                    if child.tasks:
-                        yield child.tasks.popleft(), Outcome(failure=Failure("crash", reason))
-                        pending.extendleft(reversed(child.tasks))
+                    if child.task is not None:
+                        untold.discard(child.task)
+                        yield tasks[child.task], Outcome(failure=Failure("crash", reason))
+        for task in untold:  # taken, and not begun
+            yield tasks[task], Outcome(failure=Failure("crash", "the process was ended"))
     finally:
         for child in running.values():
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
+            _kill(child.pid)
             _ended(child)
+        queue.close()
 
 
-def _fork(tasks: deque[T], work: Callable[[T], bytes]) -> _Child[T]:
+class _Queue:
+    """The numbers of tasks that nobody has begun: a file whose offset all processes share (read(2))."""
+
+    def __init__(self, count: int) -> None:
+        self._size = count * _NUMBER.size
+        self._file = os.memfd_create("zluda-tasks")
+        os.pwrite(self._file, b"".join(map(_NUMBER.pack, range(count))), 0)
+
+    def take(self) -> int | None:
+        """The next number; None when there is none."""
+        data = os.read(self._file, _NUMBER.size)
+        return _NUMBER.unpack(data)[0] if data else None
+
+    def left(self) -> int:
+        """How many there are."""
+        return (self._size - os.lseek(self._file, 0, os.SEEK_CUR)) // _NUMBER.size
+
+    def close(self) -> None:
+        """Give the file up."""
+        os.close(self._file)
+
+
+def _fork(tasks: Sequence[T], work: Callable[[T], bytes], queue: _Queue) -> _Child:
     output, write = os.pipe()
     errors = os.memfd_create("zluda-compile")
     sys.stdout.flush()
@@ -135,20 +160,26 @@ def _fork(tasks: deque[T], work: Callable[[T], bytes]) -> _Child[T]:
     if pid == 0:
         os.close(output)
         os.dup2(errors, 2)
-        _serve(tasks, work, write)
+        _serve(tasks, work, queue, write)
     os.close(write)
-    return _Child(tasks, pid, output, errors)
+    return _Child(pid, output, errors)
 
 
-def _serve(tasks: deque[T], work: Callable[[T], bytes], output: int) -> NoReturn:
-    """The child: for each task a frame that says how it ended, with the bytes or the reason."""
+def _serve(tasks: Sequence[T], work: Callable[[T], bytes], queue: _Queue, output: int) -> NoReturn:
+    """The child: for each task a frame that it has begun, and one with the bytes or the reason."""
     faulthandler.disable()  # what LLVM says as it ends is to be the last that is said
     gc.disable()  # it will not live long
     try:
         with open(output, "wb") as file:
-            for task in tasks:
-                kind, data = _attempt(task, work)
-                file.write(_FRAME.pack(_KINDS.index(kind), len(data)) + data)
+            for _ in range(_MOST):
+                task = queue.take()
+                if task is None:
+                    break
+                file.write(_FRAME.pack(_KINDS.index(_BEGUN), task, 0))
+                file.flush()
+                os.ftruncate(2, os.lseek(2, 0, os.SEEK_SET))  # what is said is of this task
+                kind, data = _attempt(tasks[task], work)
+                file.write(_FRAME.pack(_KINDS.index(kind), task, len(data)) + data)
                 file.flush()
     finally:
         os._exit(0)
@@ -171,12 +202,23 @@ def _told(kind: int, data: bytes) -> Outcome:
     return Outcome(failure=Failure(name, data.decode(errors="surrogateescape")))
 
 
-def _ended(child: _Child[T]) -> str:
+def _kill(pid: int) -> None:
+    import signal  # not needed where all goes well
+
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _ended(child: _Child) -> str:
     """Reap a process; what it said and how it ended, for where that was too early."""
     words = os.pread(child.errors, _CHUNK, 0).decode(errors="replace").strip().splitlines()
     os.close(child.output)
     os.close(child.errors)
     status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    how = f"status {status}"
+    if status < 0:
+        import signal
+
+        how = signal.Signals(-status).name
     said = next((w for w in words if w.startswith("LLVM ERROR") or "Assertion" in w), "")
     return f"LLVM failed ({how}): {said or (words[-1] if words else 'no message')}"

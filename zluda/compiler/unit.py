@@ -10,7 +10,7 @@ from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import ALLOCA, SharedLayout, function_handle
 from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
-from zluda.compiler.textures.expand import expand_textures
+from zluda.compiler.textures import expanded
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
 from zluda.ptx.module import (
@@ -100,7 +100,7 @@ class Unit:
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
             self.contract = "off"  # ptxas does not optimise such a module
-        self.kernel = expand_textures(contract_function(self.kernel, self.contract))
+        self.kernel = expanded(contract_function(self.kernel, self.contract))
         self._reach(self.kernel)
         if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
             self.candidates = self._address_taken()
@@ -181,7 +181,7 @@ class Unit:
         """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:
             return
-        function = expand_textures(contract_function(self.module.function(name), self.contract))
+        function = expanded(contract_function(self.module.function(name), self.contract))
         if function.body is None:
             return  # an external function: the call is where it is missed
         self.functions[name] = function

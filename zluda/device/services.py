@@ -16,7 +16,7 @@ from zluda.device.base import Code, Device, Printing
 from zluda.device.output import Output, Ring
 from zluda.device.textures import Textures
 from zluda.errors import Error, LaunchError
-from zluda.numerics.texture.layout import ROOT_VARIABLE
+from zluda.numerics.texture import ROOT_VARIABLE
 from zluda.records import dataclass
 
 PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE = 1, 2  # CUlimit

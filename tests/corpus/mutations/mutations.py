@@ -29,9 +29,9 @@ def _warp(opcode: str, broken: Callable[..., Any]) -> Mutation:
     """``broken(lower, f, instruction)`` in place of the lowering over ``TargetOps``."""
 
     def mutate() -> None:
-        from zluda.compiler.lower.families import LOWERINGS
+        from zluda.compiler.lower.families import LOWERINGS, find
 
-        lower = LOWERINGS[opcode]
+        lower = find(opcode)
         LOWERINGS[opcode] = lambda f, instruction: broken(lower, f, instruction)
 
     return mutate

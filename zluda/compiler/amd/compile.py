@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from zluda.compiler.amd import approximate, clusters, slow
 from zluda.compiler.amd.calls import define_function
-from zluda.compiler.amd.halves import may_disturb
 from zluda.compiler.amd.inputs import unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
@@ -107,7 +106,11 @@ def _one_warp(unit: Unit, wave_size: int) -> str:
     """Why waves hold one warp each; nothing where they are of 32 lanes, or hold two."""
     if wave_size == WARP or unit.slow_mode == "0":
         return ""
-    return "ZLUDA_WAVE64_SLOW_MODE=1" if unit.slow_mode == "1" else may_disturb(unit)
+    if unit.slow_mode == "1":
+        return "ZLUDA_WAVE64_SLOW_MODE=1"
+    from zluda.compiler.amd.halves import may_disturb  # an analysis that waves of 32 lanes do without
+
+    return may_disturb(unit)
 
 
 def _max_work_items(unit: Unit) -> int:

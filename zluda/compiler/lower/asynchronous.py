@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from zluda.compiler.ir import Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower import memory
-from zluda.compiler.lower.cluster import of_block
+from zluda.compiler.lower.cluster import blocks_of, of_block
 from zluda.compiler.lower.lane_loops import if_lanes, while_lanes
 from zluda.compiler.lower.mbarrier import change
-from zluda.compiler.lower.memory import address_of, map_lanes
+from zluda.compiler.lower.memory import address_of, map_lanes, taken
 from zluda.compiler.lower.table import base_space, lowers, named_space
-from zluda.compiler.lower.tensor_copy import blocks_of, copy_tensor, taken
 from zluda.compiler.target import Lanes, Shape
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import Immediate, Instruction, Operand, Register
@@ -38,6 +37,8 @@ def copy(f: FunctionCodegen, instruction: Instruction) -> None:
     if _only_waits(instruction):
         return
     if instruction.has("tensor"):
+        from zluda.compiler.lower.tensor_copy import copy_tensor  # few kernels have any
+
         copy_tensor(f, instruction)
     elif instruction.has("mbarrier"):
         _arrive(f, instruction)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.ir import Value
+from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import uniform
 from zluda.compiler.lower.memory import map_lanes
 from zluda.compiler.lower.table import lowers
@@ -83,3 +83,18 @@ def block_rank(f: FunctionCodegen, instruction: Instruction) -> None:
 
     address = _address(f, instruction, source)
     f.write(destination, in_window(f, address, [], generic="space" not in instruction.slots, change=rank))
+
+
+def blocks_of(f: FunctionCodegen, mask: Lanes | None) -> list[tuple[Value | None, list[Value] | None]]:
+    """(rank, lanes that deliver to it) of the cluster's blocks; without a multicast, one that is not named.
+
+    In a cluster of one block that is all there is of a multicast, too, for lanes whose mask has bit 0.
+    """
+    if mask is None:
+        return [(None, None)]
+    masks = f.vectors(mask)
+    found: list[tuple[Value | None, list[Value] | None]] = []
+    for rank in range(f.unit.together.blocks):
+        lanes = [f.b.icmp("ne", f.b.and_(m, 1 << rank), 0) for m in masks]
+        found.append((constant("i32", rank) if f.unit.clustered else None, lanes))
+    return found

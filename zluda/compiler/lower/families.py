@@ -1,4 +1,7 @@
-"""Importing this registers the lowering of every instruction family."""
+"""Importing this registers the lowering of the instruction families that most kernels need.
+
+The others are imported when one of their opcodes is met (:data:`~zluda.compiler.lower.table.RARE`).
+"""
 
 from zluda.compiler.lower import (
     approximate,
@@ -10,19 +13,14 @@ from zluda.compiler.lower import (
     compare,
     control,
     convert,
-    launch_control,
     logic,
     mbarrier,
     memory,
-    stack,
-    tensor_memory,
-    tensor_mma,
-    tensor_wgmma,
     video,
     warp,
 )
 from zluda.compiler.lower.lanewise import LANEWISE
-from zluda.compiler.lower.table import LOWERINGS
+from zluda.compiler.lower.table import LOWERINGS, find
 
 __all__ = [
     "LANEWISE",
@@ -36,14 +34,10 @@ __all__ = [
     "compare",
     "control",
     "convert",
-    "launch_control",
+    "find",
     "logic",
     "mbarrier",
     "memory",
-    "stack",
-    "tensor_memory",
-    "tensor_mma",
-    "tensor_wgmma",
     "video",
     "warp",
 ]

@@ -9,6 +9,7 @@ from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform
 from zluda.compiler.lower.table import base_space, lowers, named_space
 from zluda.compiler.target import VARYING, Lanes
+from zluda.ptx.instructions import spell
 from zluda.ptx.module import Address, Element, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
 from zluda.ptx.types import ScalarType
 
@@ -196,3 +197,10 @@ def hint(f: FunctionCodegen, instruction: Instruction) -> None:
 def policy(f: FunctionCodegen, instruction: Instruction) -> None:
     """``createpolicy``: an opaque word that only cache hints read, and those have no effect."""
     f.write(instruction.operands[0], uniform(f.b.const("i64", 0)))
+
+
+def taken(f: FunctionCodegen, instruction: Instruction, rest: list[Operand]) -> Operand:
+    """The next operand, which a modifier asks for. Raises UnsupportedError where there is none."""
+    if not rest:
+        raise f.unsupported(instruction, f"{spell(instruction)} with {len(instruction.operands)} operands")
+    return rest.pop(0)

@@ -6,6 +6,7 @@ in the two, and what is in neither is not supported. Lowerings write through the
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,20 @@ WarpLowering = Callable[["FunctionCodegen", Instruction], None]
 
 LOWERINGS: dict[str, WarpLowering] = {}
 
+RARE = {
+    opcode: module
+    for module, opcodes in {
+        "launch_control": ("clusterlaunchcontrol",),
+        "stack": ("alloca", "stacksave", "stackrestore"),
+        "tensor_copy": ("tensormap",),
+        "tensor_memory": ("ldmatrix", "stmatrix", "movmatrix"),
+        "tensor_mma": ("mma", "wmma"),
+        "tensor_wgmma": ("wgmma",),
+    }.items()
+    for opcode in opcodes
+}
+"""Opcodes that few kernels have, and the modules that lower them: imported when one is met."""
+
 
 def lowers(*opcodes: str) -> Callable[[WarpLowering], WarpLowering]:
     """Register a lowering for the opcodes."""
@@ -31,9 +46,16 @@ def lowers(*opcodes: str) -> Callable[[WarpLowering], WarpLowering]:
     return register
 
 
+def find(opcode: str) -> WarpLowering | None:
+    """The lowering of an opcode; None where it is lane-wise or not supported."""
+    if opcode in RARE and opcode not in LOWERINGS:
+        importlib.import_module(f"zluda.compiler.lower.{RARE[opcode]}")
+    return LOWERINGS.get(opcode)
+
+
 def lower(f: FunctionCodegen, instruction: Instruction) -> None:
     """Write one instruction. Raises UnsupportedError naming it."""
-    lowering = LOWERINGS.get(instruction.opcode)
+    lowering = find(instruction.opcode)
     if lowering is not None:
         lowering(f, instruction)
     elif instruction.opcode in LANEWISE:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from zluda.compiler import tensor_map
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lanes import uniform, vector
-from zluda.compiler.lower.cluster import of_block
+from zluda.compiler.lower.cluster import blocks_of, of_block
 from zluda.compiler.lower.lane_loops import if_lanes
 from zluda.compiler.lower.mbarrier import change
-from zluda.compiler.lower.memory import address_of, map_lanes, space_of
+from zluda.compiler.lower.memory import address_of, map_lanes, space_of, taken
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.lower.tensor_box import INTERLEAVED, Kind, box_function
 from zluda.compiler.target import VARYING, Lanes, Refusal
@@ -71,28 +71,6 @@ def copy_tensor(f: FunctionCodegen, instruction: Instruction) -> None:
             deliver()
         else:
             if_lanes(f, lanes, deliver)
-
-
-def taken(f: FunctionCodegen, instruction: Instruction, rest: list[Operand]) -> Operand:
-    """The next operand, which a modifier asks for. Raises UnsupportedError where there is none."""
-    if not rest:
-        raise f.unsupported(instruction, f"{spell(instruction)} with {len(instruction.operands)} operands")
-    return rest.pop(0)
-
-
-def blocks_of(f: FunctionCodegen, mask: Lanes | None) -> list[tuple[Value | None, list[Value] | None]]:
-    """(rank, lanes that deliver to it) of the cluster's blocks; without a multicast, one that is not named.
-
-    In a cluster of one block that is all there is of a multicast, too, for lanes whose mask has bit 0.
-    """
-    if mask is None:
-        return [(None, None)]
-    masks = f.vectors(mask)
-    found: list[tuple[Value | None, list[Value] | None]] = []
-    for rank in range(f.unit.together.blocks):
-        lanes = [f.b.icmp("ne", f.b.and_(m, 1 << rank), 0) for m in masks]
-        found.append((constant("i32", rank) if f.unit.clustered else None, lanes))
-    return found
 
 
 def _elements(operand: Operand) -> tuple[Operand, ...]:

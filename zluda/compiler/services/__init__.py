@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.textures import INSTRUCTION
-from zluda.numerics.texture.layout import ROOT_VARIABLE
+from zluda.numerics.texture import ROOT_VARIABLE
 from zluda.records import dataclass
 
 if TYPE_CHECKING:

@@ -56,12 +56,10 @@ _ZERO = Immediate(0)
 
 
 def expand_textures(function: Function) -> Function:
-    """The function with calls in place of texture and surface instructions; itself where it has none.
+    """The function with calls in place of its texture and surface instructions.
 
     Raises UnsupportedError, with the line, for multisample textures and forms without a meaning here.
     """
-    if not any(i.opcode in EXPANSIONS for i in function.instructions):
-        return function
     return _Writer(function).run()
 
 

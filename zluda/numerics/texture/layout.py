@@ -33,9 +33,6 @@ from dataclasses import field
 from zluda.errors import UnsupportedError
 from zluda.records import dataclass
 
-ROOT_VARIABLE = "__zluda_textures"
-"""The module variable that holds the root's address, in modules that use textures or surfaces."""
-
 ROOT_BYTES = 16
 MAX_LEVELS = 18
 """The full mip chain of the largest array CUDA makes, 131072 texels wide."""
