@@ -276,26 +276,30 @@ def _not_expanded(statements: Sequence[str]) -> list[str]:
 
 
 def is_tensor_form(case: Case) -> bool:
-    """Whether a form of ``mma``, ``wmma`` or ``wgmma`` is one that sm_90 has, and so is lowered."""
+    """Whether a form of ``mma``, ``wmma`` or ``wgmma`` is one that there is, and so is lowered."""
     form = find_opcode(case.dotted).forms[0]
-    slots, types = form.slots, [t.spelling for t in form.types]
+    slots, types, sparse = form.slots, [t.spelling for t in form.types], "sp" in form.slots
     if case.row.opcode == "wgmma":
         if "mma_async" not in slots:
             return True
-        return "sp" not in slots and operations.wgmma(slots["shape"], *types[1:], types[0]) is not None
+        return operations.wgmma(slots["shape"], *types[1:], types[0], sparse=sparse) is not None
     if "load" in slots or "store" in slots:
         return True
-    if "kind" in slots or "block_scale" in slots:
-        return False
+    layouts = (slots["alayout"], slots["blayout"])
+    if "kind" in slots:
+        kind, vector = slots["kind"].removeprefix("kind::"), slots.get("scale_vec", "scale_vec::0X")
+        scale = types[4] if "block_scale" in slots else ""
+        chunks = int(vector[len("scale_vec::") : -1])
+        found = operations.mma_of_kind(
+            kind, slots["shape"], *types[1:4], scale=scale, chunks=chunks, sparse=sparse
+        )
+        return found is not None and layouts == ("row", "col")
     d, a, b, c = types if len(types) == 4 else (types[0], "f16", "f16", types[-1])
     popcount = slots.get("op", "") if "popc" in slots else ""
     if case.row.opcode == "wmma":
         return operations.wmma(slots["shape"], a, b, c, d, popcount=popcount) is not None
-    layouts = (slots["alayout"], slots["blayout"])
-    found = operations.mma(
-        slots["shape"], a, b, c, d, layouts=layouts, popcount=popcount, sparse="sp" in slots
-    )
-    return found is not None
+    mma = operations.mma(slots["shape"], a, b, c, d, layouts=layouts, popcount=popcount, sparse=sparse)
+    return mma is not None
 
 
 # --- the table -----------------------------------------------------------------------------------------

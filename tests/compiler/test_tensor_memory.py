@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensor_kernels import form_of, kernel, launch, vector
+from tensor_kernels import form_of, kernel, launch, transfer, vector
 from tensor_vectors import Bits, vectors
 
 import zluda
@@ -145,8 +145,6 @@ def test_small_elements_are_packed_and_a_stride_may_be_left_out(cpu: Any, name: 
     [
         ("wmma.load.a.sync.aligned.row.m16n16k8.f16 {%a0, %a1, %a2, %a3}, [%p];", "wmma.load.a"),
         ("wmma.store.d.sync.aligned.row.m8n8k4.f16 [%p], {%a0, %a1};", "wmma.store.d"),
-        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%a0, %a1}, [%p];", "ldmatrix.*m16n16"),
-        ("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%p], {%a0};", "stmatrix.*m16n8"),
     ],
 )
 def test_other_forms_are_refused_by_name(cpu: Any, text: str, what: str) -> None:
@@ -219,3 +217,75 @@ def test_movmatrix_transposes(device: Any) -> None:
     body += ["movmatrix.sync.aligned.m8n8.trans.b16 %a0, %a0;", *stored(1)]
     found = launch(device, kernel(body, [("a", 1, 32)]), {"a": matrix}, np.zeros((1, 32), np.uint32))[0]
     assert (found == np.ascontiguousarray(matrix.swapaxes(1, 2)).view(np.uint32).ravel()).all()
+
+
+# --- elements of eight bits and fewer ----------------------------------------------------------------
+
+
+def packed_rows(elements: Bits, bits: int) -> Bits:
+    """Rows of 16 elements as the 16 bytes that memory has: packed from the low bits on, then padding."""
+    rows = np.full((len(elements), 16), 0xEE, np.uint8)
+    for row, values in enumerate(elements):
+        number = sum(int(v) << (bits * i) for i, v in enumerate(values))
+        rows[row, : 2 * bits] = np.frombuffer(number.to_bytes(2 * bits, "little"), np.uint8)
+    return rows
+
+
+def ldmatrix_ptx(modifiers: str, registers: int, *, stride: int) -> str:
+    """``ldmatrix`` of rows in shared memory, lane *i* giving the address of row *i* of them."""
+    body = ["mov.b64 %q, tile; cvta.shared.u64 %q, %q; ld.param.u64 %p, [pa];"]
+    body += [f"mad.wide.u32 %p, %t, 16, %p; mad.wide.u32 %da, %t, 0, %q; mul.wide.u32 %db, %t, {stride};"]
+    body += ["add.u64 %da, %da, %db; ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%p];"]
+    body += ["st.v4.b32 [%da], {%a0, %a1, %a2, %a3}; bar.warp.sync -1;"]
+    body += [f"ldmatrix.sync.aligned.{modifiers} {vector('d', registers)}, [%da];"]
+    body += transfer("st", "d", registers, 32)
+    return kernel(body, [("a", 4, 32), ("d", registers, 32)], shared=1).replace("sm_90a", "sm_100a")
+
+
+@pytest.mark.parametrize(("bits", "name"), [(4, "b8x16.b4x16_p64"), (6, "b8x16.b6x16_p32"), (8, "b8")])
+def test_ldmatrix_of_small_elements_puts_each_in_a_byte(cpu: Any, bits: int, name: str) -> None:
+    """Shapes 8x16 (as it is) and 16x16 (transposed) of PTX ISA 9.7.14.5.15, Figures 105 and 106."""
+    elements = RANDOM.integers(0, 1 << bits, (32, 16), np.uint8)
+    memory = packed_rows(elements, bits)
+    g, t, i = np.ogrid[:8, :4, :4]
+    found = launch(
+        cpu,
+        ldmatrix_ptx(f"m16n16.x2.trans.{name}", 4, stride=48),
+        {"a": memory},
+        np.zeros((1, 32, 4), np.uint32),
+        shared=32 * 48,
+    )
+    places = found[0].view(np.uint8).reshape(8, 4, 4, 4)  # group, place in it, register, byte
+    for register in range(4):
+        matrix = elements[16 * (register // 2) :][:16]
+        assert (places[:, :, register] == matrix[4 * t + i, g + 8 * (register % 2)]).all()
+    if bits == 8:
+        return
+    found = launch(
+        cpu,
+        ldmatrix_ptx(f"m8n16.x4.{name}", 4, stride=16),
+        {"a": memory},
+        np.zeros((1, 32, 4), np.uint32),
+        shared=32 * 16,
+    )
+    places = found[0].view(np.uint8).reshape(8, 4, 4, 4)
+    for register in range(4):
+        assert (places[:, :, register] == elements[8 * register :][:8][g, 4 * t + i]).all()
+
+
+def test_stmatrix_of_bytes_stores_columns(cpu: Any) -> None:
+    """16x8 bytes, transposed (PTX ISA 9.7.14.5.16, Figure 108): row g and g + 8, columns 2t and 2t + 1."""
+    registers = RANDOM.integers(0, 1 << 32, (32, 4), np.uint32)
+    body = ["mov.b64 %q, tile; cvta.shared.u64 %q, %q; mad.wide.u32 %da, %t, 32, %q;"]
+    body += transfer("ld", "a", 4, 32)
+    body += ["stmatrix.sync.aligned.m16n8.x4.trans.b8 [%da], {%a0, %a1, %a2, %a3};"]
+    body += ["bar.warp.sync -1; ld.v4.b32 {%d0, %d1, %d2, %d3}, [%da];", *transfer("st", "d", 4, 32)]
+    ptx = kernel(body, [("a", 4, 32), ("d", 4, 32)], shared=1).replace("sm_90a", "sm_100a")
+    found = launch(cpu, ptx, {"a": registers}, np.zeros((1, 32, 4), np.uint32), shared=32 * 32)
+    rows = found[0].view(np.uint8).reshape(32, 16)  # the row at each lane's address
+    given = registers.view(np.uint8).reshape(8, 4, 4, 4)  # group, place in it, matrix, byte
+    for matrix in range(4):
+        for lane in range(32):
+            g, t = divmod(lane, 4)
+            for i in range(4):
+                assert rows[8 * matrix + 2 * t + i % 2, g + 8 * (i // 2)] == given[g, t, matrix, i]

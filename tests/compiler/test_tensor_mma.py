@@ -180,7 +180,6 @@ def test_amd_devices_give_the_same_bits(target: str) -> None:
 @pytest.mark.parametrize(
     ("opcode", "operands"),
     [
-        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e4m3.f32", (4, 4, 2, 4)),
         ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", (4, 4, 2, 4)),
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite", (8, 8, 8, 8)),
         ("wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32", (2, 1, 1, 2)),

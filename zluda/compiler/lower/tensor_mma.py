@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.lower import tensor_memory
+from zluda.compiler.lower import tensor_fragments, tensor_step
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.lower.tensor_loop import Job, each_element
 from zluda.compiler.lower.tensor_rules import RULES, Setting
@@ -20,6 +20,7 @@ from zluda.compiler.lower.tensor_warp import (
     Parts,
     Warp,
     call_helper,
+    linear,
     read_registers,
     write_registers,
 )
@@ -27,7 +28,7 @@ from zluda.compiler.target import WARP
 from zluda.numerics.tensor_cores import operations
 from zluda.numerics.tensor_cores.fragments import Fragment, Place, metadata_place
 from zluda.numerics.tensor_cores.operations import Form, Operation, mma_fragments, packed_bits
-from zluda.ptx.module import Immediate, Instruction
+from zluda.ptx.module import Immediate, Instruction, Operand
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -42,34 +43,51 @@ def _popcount(instruction: Instruction) -> str:
 
 @lowers("mma")
 def mma(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``mma`` and ``mma.sp`` of every shape and type that sm_90 has."""
-    if any(instruction.has(word) for word in ("kind", "block_scale")):
-        raise f.unsupported(instruction)
-    d, a, b, c = (t.spelling for t in instruction.types)
+    """``mma`` and ``mma.sp`` of every shape and type that sm_90 has, and those with a kind."""
+    d, a, b, c, *_ = (t.spelling for t in instruction.types)
     slots = instruction.slots
-    form = operations.mma(
+    layouts = slots["alayout"], slots["blayout"]
+    if instruction.has("kind"):
+        form = _form_of_kind(instruction) if c == d and layouts == ("row", "col") else None
+    else:
+        form = operations.mma(
+            slots["shape"],
+            a,
+            b,
+            c,
+            d,
+            layouts=layouts,
+            saturate=instruction.has("satfinite"),
+            popcount=_popcount(instruction),
+            sparse=instruction.has("sp"),
+        )
+    if form is None:
+        raise f.unsupported(instruction)
+    apply_form(f, instruction, form)
+
+
+def _form_of_kind(instruction: Instruction) -> Form | None:
+    _, a, b, c, *scale = (t.spelling for t in instruction.types)
+    slots = instruction.slots
+    return operations.mma_of_kind(
+        slots["kind"].removeprefix("kind::"),
         slots["shape"],
         a,
         b,
         c,
-        d,
-        layouts=(slots["alayout"], slots["blayout"]),
-        saturate=instruction.has("satfinite"),
-        popcount=_popcount(instruction),
+        scale=scale[0] if scale else "",
+        chunks=int(slots.get("scale_vec", "scale_vec::0X")[len("scale_vec::") : -1]),
         sparse=instruction.has("sp"),
     )
-    if form is None:
-        raise f.unsupported(instruction)
-    apply_form(f, instruction, form)
 
 
 @lowers("wmma")
 def wmma(f: FunctionCodegen, instruction: Instruction) -> None:
     """``wmma.mma``, ``wmma.load`` and ``wmma.store``."""
     if instruction.has("load"):
-        tensor_memory.load_fragment(f, instruction)
+        tensor_fragments.load_fragment(f, instruction)
     elif instruction.has("store"):
-        tensor_memory.store_fragment(f, instruction)
+        tensor_fragments.store_fragment(f, instruction)
     else:
         _wmma_mma(f, instruction)
 
@@ -94,7 +112,7 @@ def _wmma_mma(f: FunctionCodegen, instruction: Instruction) -> None:
 
 
 def apply_form(f: FunctionCodegen, instruction: Instruction, form: Form) -> None:
-    """D, A, B, C, and of a sparse form metadata and selector, are the instruction's operands."""
+    """D, A, B, C, of a sparse form metadata and selector, and scales with theirs are the operands."""
     d, a, b, c, *rest = instruction.operands
     registers = [
         read_registers(f, operand, form.registers(letter), form.wide(letter))
@@ -106,11 +124,24 @@ def apply_form(f: FunctionCodegen, instruction: Instruction, form: Form) -> None
         if not isinstance(rest[1], Immediate):
             raise f.unsupported(instruction, "mma.sp with a selector that is not a constant")
         selector = rest[1].value
+        rest = rest[2:]
+    if form.operation.scale:
+        registers += _scales(f, rest)
     mode = instruction.slots.get("rnd", "rn")
     found: list[Parts] = []
     for piece, operands in _pieces(form, registers):
         found += multiply(f, piece, operands, mode, selector)
     write_registers(f, d, found)
+
+
+def _scales(f: FunctionCodegen, operands: Sequence[Operand]) -> list[list[Parts]]:
+    """Of A and of B: the register of scales, and the byte and the thread that they are to be found in."""
+    found: list[list[Parts]] = []
+    for data, chosen in zip(operands[::2], operands[1::2], strict=True):
+        selectors = read_registers(f, chosen, 2, 16)
+        wide = [tuple(f.b.zext(x, "i32") for x in parts) for parts in selectors]
+        found.append([*read_registers(f, data, 1, 32), *wide])
+    return found
 
 
 def _pieces(form: Form, registers: list[list[Parts]]) -> list[tuple[Form, list[list[Parts]]]]:
@@ -147,10 +178,11 @@ def _halves(registers: list[Parts]) -> list[list[Parts]]:
 def multiply(
     f: FunctionCodegen, form: Form, registers: Sequence[list[Parts]], mode: str = "rn", selector: int = 0
 ) -> list[Parts]:
-    """D's registers from those of A, B, C and, of a sparse form, the metadata's."""
+    """D's registers from those of A, B, C, of a sparse form the metadata's, and those of scales."""
     op = form.operation
     counts = [len(r) for r in registers]
     extra = (f".sparse{selector}" if op.sparse else "") + (f".{mode}" if op.rule == "fma" else "")
+    extra += f".{op.scale}x{op.chunks}" if op.scale else ""
     quads = f".{_layout(form)}" if op.rule == "quad_fma" else ""
     types = f"{op.d}.{op.a}.{op.b}.{op.c}.{op.fraction}{'.short' if op.short else ''}"
     name = f"tensor.m{op.m}n{op.n}k{op.k}.{op.rule}.{types}{extra}{quads}.{counts[0]}"
@@ -173,16 +205,65 @@ def _layout(form: Form) -> str:
 
 
 def _travelling(
-    warp: Warp, form: Form, registers: Sequence[Parts], letter: str, fragment: Fragment
+    warp: Warp, form: Form, registers: Sequence[Parts], letter: str, scales: Sequence[Parts] | None
 ) -> list[Parts]:
     """The elements of A or B, each as the word it travels in; elements held twice are left out."""
     name: str = getattr(form.operation, letter)
+    fragment: Fragment = getattr(form, f"fragment_{letter}")
     distinct = len(dict.fromkeys(fragment[0]))
+    elements = split_registers(warp, registers, name)[:distinct]
+    if scales is not None:
+        return _scaled_elements(warp, form.operation, elements, letter, fragment, scales)
     travel = RULES[form.operation.rule].travel
-    return [
-        warp.each(lambda b, x: travel(b, name, x), element)
-        for element in split_registers(warp, registers, name)[:distinct]
-    ]
+    return [warp.each(lambda b, x: travel(b, name, x), element) for element in elements]
+
+
+def _scaled_elements(
+    warp: Warp,
+    op: Operation,
+    elements: Sequence[Parts],
+    letter: str,
+    fragment: Fragment,
+    scales: Sequence[Parts],
+) -> list[Parts]:
+    """Elements of A or B times the scales of their chunks, which the same group of four lanes holds.
+
+    Of A one pair of lanes, its first for the row ``g`` and its second for ``g + 8``; of B one lane
+    (PTX ISA 9.7.14.3). Which is known only when the instruction runs.
+    """
+    data, byte, thread = scales
+    name: str = getattr(op, letter)
+    first = warp.each(lambda b, x, at: b.lshr(x, b.shl(b.and_(at, 3), 3)), data, byte)
+    lanes = 2 if letter == "a" else 1
+    words: list[Parts] = []  # of A's two rows
+    for half in range(lanes):
+        candidates = [
+            warp.permuted(first, [(n & ~3) | (lanes * t + half) for n in range(WARP)])
+            for t in range(4 // lanes)
+        ]
+        words.append(warp.each(_choose, thread, *candidates))
+    chunk = op.chunk if letter == "a" else op.chunk_of_b
+    found = []
+    for i, element in enumerate(elements):
+        shifts = [8 * chunk(places[i][1]) for places in fragment]
+
+        def scaled(b: Builder, x: Value, word: Value, lane: Value, shifts: list[int] = shifts) -> Value:
+            code = b.lshr(word, linear(b, lane, shifts))
+            whole = tensor_step.scaled(b, tensor_step.decode(b, name, x), op.scale, code)
+            return tensor_step.encode(b, whole)
+
+        word = words[fragment[0][i][0] // 8]
+        found.append(warp.each(scaled, element, word, warp.ops.lane_numbers(warp.b)))
+    return found
+
+
+def _choose(b: Builder, number: Value, *of: Value) -> Value:
+    """One of two or four values, by the low bits of a number."""
+    if len(of) == 1:
+        return of[0]
+    odd = b.trunc(number, "i1")
+    pairs = [b.select(odd, y, x) for x, y in zip(of[::2], of[1::2], strict=True)]
+    return _choose(b, b.lshr(number, 1), *pairs)
 
 
 def split_registers(warp: Warp, registers: Sequence[Parts], name: str) -> list[Parts]:
@@ -214,14 +295,15 @@ class _Multiplier:
     def __init__(
         self, warp: Warp, name: str, form: Form, registers: Sequence[list[Parts]], mode: str, selector: int
     ) -> None:
-        a, b, c, *metadata = registers
+        a, b, c, *rest = registers
+        scales = rest[-2:] if form.operation.scale else (None, None)
         self.name = name
         self.warp, self.form, self.op, self.selector = warp, form, form.operation, selector
         self.setting = Setting(form.operation, mode, warp.ops.many_registers)
         self.rule = RULES[self.op.rule]
-        self.metadata = metadata[0][0] if metadata else None
-        self.a = Matrix(warp, form.fragment_a, _travelling(warp, form, a, "a", form.fragment_a))
-        self.b = Matrix(warp, form.fragment_b, _travelling(warp, form, b, "b", form.fragment_b))
+        self.metadata = rest[0][0] if self.op.sparse else None
+        self.a = Matrix(warp, form.fragment_a, _travelling(warp, form, a, "a", scales[0]))
+        self.b = Matrix(warp, form.fragment_b, _travelling(warp, form, b, "b", scales[1]))
         self.c = Matrix(warp, form.fragment_c, split_registers(warp, c, self.op.c))
         self._chunks: dict[tuple[int, int], Parts] = {}
 
@@ -249,7 +331,7 @@ class _Multiplier:
     def _met(self, places: Sequence[Place], stored: int) -> Parts:
         """The element of B that a stored element of a sparse A meets (PTX ISA 9.7.14.6).
 
-        Of four elements (of s4 and u4: pairs) two are stored, each with its number in two bits; of tf32 one
+        Of four elements (of four bits: pairs) two are stored, each with its number in two bits; of tf32 one
         of two, the second where the bits are 1110.
         """
         alternate, unit = self.op.a == "tf32", self.op.together

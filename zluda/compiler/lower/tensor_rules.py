@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower import floating, tensor_step
 from zluda.compiler.lower.tensor_step import Rounding
-from zluda.numerics.tensor_cores.formats import FLOATS, INTEGERS
+from zluda.numerics.tensor_cores.formats import FLOATS, INTEGERS, SCALES
 from zluda.numerics.tensor_cores.operations import Operation
+from zluda.records import dataclass
 
 Pairs = list[tuple[Value, Value]]
 
@@ -53,11 +53,12 @@ def _travel_widened(b: Builder, name: str, bits: Value) -> Value:
 def _steps(b: Builder, setting: Setting, pairs: Pairs, c: Value, accumulator: str) -> Value:
     """The steps in turn, each from the one before."""
     op = setting.op
-    how = Rounding(op.fraction, accumulator, accumulator, op.short)
+    growth = 4 if op.scale and SCALES[op.scale].mantissa else 2
+    how = Rounding(op.fraction, accumulator, accumulator, op.short, growth)
     for ks in op.steps:
         words = [word for k in ks for word in pairs[k]]
         if setting.apart:
-            kind = f"{accumulator}.{op.fraction}{'.short' if op.short else ''}"
+            kind = f"{accumulator}.{op.fraction}.{growth}{'.short' if op.short else ''}"
             name = f"tensor.step{len(ks)}.{kind}"
             b.module.function(
                 name,

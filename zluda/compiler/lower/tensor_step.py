@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from zluda.compiler.ir import Builder, Value
-from zluda.numerics.tensor_cores.formats import FLOATS, FloatFormat
+from zluda.numerics.tensor_cores.formats import FLOATS, SCALES, FloatFormat
+from zluda.records import dataclass
 
 OFFSET = 300
 """Added to exponents: an exponent of 0 then means less than any that matters, also added to another."""
@@ -40,7 +40,10 @@ class Element:
 
 def decode(b: Builder, name: str, bits: Value) -> Element:
     """An element, the low bits of an ``i32``, taken apart. Subnormals are not normalised."""
-    f = FLOATS[name]
+    return _decode(b, FLOATS[name], bits)
+
+
+def _decode(b: Builder, f: FloatFormat, bits: Value) -> Element:
     x = b.lshr(bits, f.unread)
     width = f.exponent + f.mantissa
     field = b.and_(b.lshr(x, f.mantissa), (1 << f.exponent) - 1)
@@ -60,6 +63,8 @@ def _special(b: Builder, f: FloatFormat, field: Value, size: Value) -> Value:
     """Whether an element is infinite or NaN: by its exponent, or all ones where there is no infinity."""
     if f.infinity:
         return b.icmp("eq", field, (1 << f.exponent) - 1)
+    if not f.nan:
+        return b.const("i1", 0)
     return b.icmp("eq", size, (1 << (f.exponent + f.mantissa)) - 1)
 
 
@@ -73,6 +78,21 @@ def normalised(b: Builder, x: Element) -> Element:
         b.bitcast(b.select(counts, significand, bits), "float"),
         b.select(counts, b.add(x.code, below), 0),
     )
+
+
+def scaled(b: Builder, x: Element, scale: str, code: Value) -> Element:
+    """An element times a scale, the low eight bits of ``code``. Its significand may be as large as four."""
+    f = SCALES[scale]
+    if f.mantissa:
+        s = _decode(b, f, b.and_(code, 0x7F))
+        counts = b.icmp("ne", s.code, 0)
+    else:  # a power of two
+        byte = b.and_(code, 0xFF)
+        counts = b.icmp("ne", byte, 0xFF)
+        s = Element(b.select(counts, b.const("float", 1.0), float("nan")), b.add(byte, OFFSET - f.bias))
+    counts = b.and_(counts, b.icmp("ne", x.code, 0))
+    exponent = b.sub(b.add(x.code, s.code), OFFSET)
+    return Element(b.fmul(x.significand, s.significand), b.select(counts, exponent, 0))
 
 
 def encode(b: Builder, x: Element) -> Value:
@@ -91,12 +111,13 @@ def unencode(b: Builder, word: Value) -> Element:
 @dataclass(frozen=True, slots=True)
 class Rounding:
     """How a step ends: ``fraction`` bits of alignment, an ``f16`` or ``f32`` result from C of type ``c``;
-    ``short``: an f32 of 13 fraction bits."""
+    ``short``: an f32 of 13 fraction bits. Products of significands are below ``2^growth``."""
 
     fraction: int
     c: str
     d: str
     short: bool = False
+    growth: int = 2
 
 
 def step(b: Builder, pairs: Iterable[tuple[Element, Element]], c: Element, how: Rounding) -> Value:
@@ -109,7 +130,7 @@ def step(b: Builder, pairs: Iterable[tuple[Element, Element]], c: Element, how: 
     top = functools.reduce(lambda x, y: b.intrinsic("smax", x, y), (t.code for t in terms))
     top = b.intrinsic("smax", top, floor)
     lift = b.sub(how.fraction + 127, top)
-    total = _exact_sum(b, [_cut(b, t, lift) for t in terms], 1 << (29 - how.fraction))
+    total = _exact_sum(b, [_cut(b, t, lift) for t in terms], 1 << (31 - how.growth - how.fraction))
     plain = functools.reduce(b.fadd, (t.significand for t in terms))
     # The unit of the sum, 2^(top - fraction), as an f64.
     unit = b.shl(b.zext(b.add(top, 1023 - 2 * OFFSET - how.fraction), "i64"), 52)
@@ -127,7 +148,7 @@ def _cut(b: Builder, term: Element, lift: Value) -> Value:
 
 
 def _exact_sum(b: Builder, terms: list[Value], many: int) -> Value:
-    """The sum as an f64, by i32 sums of so many terms, each below 2^(fraction + 2), as cannot overflow."""
+    """The sum as an f64, by i32 sums of so many terms as cannot overflow."""
     sums = [functools.reduce(b.add, terms[i : i + many]) for i in range(0, len(terms), many)]
     return functools.reduce(b.fadd, (b.cast("sitofp", s, "double") for s in sums))
 

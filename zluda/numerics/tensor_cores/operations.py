@@ -1,8 +1,10 @@
-"""Which forms of ``mma``, ``wmma`` and ``wgmma`` exist on sm_90, and by which rule each computes.
+"""Which forms of ``mma``, ``wmma`` and ``wgmma`` exist, and by which rule each computes.
 
 The forms are those that ptxas 13.0 accepts for sm_90a, and sparse fp8 with f16 accumulators, which later
 architectures have (taken to be as the dense ones); the rules are what it makes of them, measured on an
-H200. An instruction is one or two *steps* over all or part of K (:mod:`.reference`), or IEEE arithmetic:
+H200. Those with a ``.kind`` (sm_120a) are each one machine instruction, and taken to be one step; nobody has
+compared them with a GPU. An instruction is one or two *steps* over all or part of K (:mod:`.reference`), or
+IEEE arithmetic:
 
 ==============  ==========================================================================================
 rule            D
@@ -41,7 +43,8 @@ class Operation:
     """One form's arithmetic. ``k`` counts elements (b1: words of 32 bits).
 
     ``steps`` are the values of k (stored elements of a sparse A) of each step. ``short`` says that an f32
-    result has 13 fraction bits only.
+    result has 13 fraction bits only. ``scale`` is the type of the scales, of which a row of A and a column
+    of B each have ``chunks``, evenly spread over K (PTX ISA 9.7.14.3); none where it is empty.
     """
 
     m: int
@@ -55,6 +58,8 @@ class Operation:
     fraction: int = FRACTION
     short: bool = False
     sparse: bool = False
+    scale: str = ""
+    chunks: int = 0
 
     @property
     def stored(self) -> int:
@@ -64,7 +69,15 @@ class Operation:
     @property
     def together(self) -> int:
         """How many neighbouring elements of a sparse A are stored together: two of 4 bits."""
-        return 2 if self.a in ("s4", "u4") else 1
+        return 2 if self.a in ("s4", "u4", "e2m1") else 1
+
+    def chunk(self, k: int) -> int:
+        """Which scale of its row an element of A has, by its place among the stored ones."""
+        return k * self.chunks // self.stored
+
+    def chunk_of_b(self, k: int) -> int:
+        """Which scale of its column an element of B has."""
+        return k * self.chunks // self.k
 
     @property
     def steps(self) -> tuple[tuple[int, ...], ...]:
@@ -153,6 +166,17 @@ k64                           e4m3|e5m2  e4m3|e5m2  f32|f16
 k64                           s8|u8      s8|u8      s32
 """
 
+_SMALL = "e4m3|e5m2|e3m2|e2m3|e2m1_b8"
+# kind; dense and sparse shape; A and B; D and C; type and number of scales.
+_MMA_KINDS = f"""
+f8f6f4    m16n8k32 m16n8k64   {_SMALL}     f32|f16  -      0
+f8f6f4    m16n8k16 -          e4m3|e5m2    f32|f16  -      0
+mxf8f6f4  m16n8k32 m16n8k64   {_SMALL}     f32      ue8m0  1
+mxf4      m16n8k64 m16n8k128  e2m1         f32      ue8m0  2
+mxf4nvf4  m16n8k64 m16n8k128  e2m1         f32      ue8m0  2|4
+mxf4nvf4  m16n8k64 m16n8k128  e2m1         f32      ue4m3  4
+"""
+
 
 def _rows(table: str) -> Iterator[tuple[str, str, str, str]]:
     """(shape, A, B, C) of every combination."""
@@ -164,6 +188,21 @@ def _rows(table: str) -> Iterator[tuple[str, str, str, str]]:
 @functools.cache
 def _combinations(table: str) -> frozenset[tuple[str, str, str, str]]:
     return frozenset(_rows(table))
+
+
+@functools.cache
+def mma_kinds() -> dict[tuple[bool, str, str, str, str, str], frozenset[tuple[str, int]]]:
+    """(sparse, kind, shape, A, B, C) of every ``mma`` with a kind to the types and numbers of its scales."""
+    found: dict[tuple[bool, str, str, str, str, str], frozenset[tuple[str, int]]] = {}
+    for line in _MMA_KINDS.strip().splitlines():
+        kind, dense, sparse, types, results, scale, numbers = line.split()
+        scales = frozenset(("" if scale == "-" else scale, int(n)) for n in numbers.split("|"))
+        shapes = [(False, dense), *([(True, sparse)] if sparse != "-" else [])]
+        names = types.split("|")
+        for (is_sparse, shape), a, b, c in itertools.product(shapes, names, names, results.split("|")):
+            key = is_sparse, kind, shape, a, b, c
+            found[key] = found.get(key, frozenset()) | scales
+    return found
 
 
 def mma_forms() -> list[tuple[str, str, str, str]]:
@@ -242,6 +281,26 @@ def mma(
         return None
     operation = _operation(shape, a, b, c, d, _rule(a, saturate=saturate, popcount=popcount), sparse=sparse)
     return mma_fragments(operation)
+
+
+@functools.cache
+def mma_of_kind(
+    kind: str, shape: str, a: str, b: str, c: str, *, scale: str = "", chunks: int = 0, sparse: bool = False
+) -> Form | None:
+    """A form of ``mma`` or ``mma.sp`` with ``.kind::``; None where there is none such.
+
+    ``a`` and ``b`` are the types' names in PTX; D is as C. ``chunks`` is the number in ``.scale_vec::``, 0
+    where it is left out.
+    """
+    if kind in ("f8f6f4", "mxf8f6f4"):
+        a, b = (f"{x}_b8" if x == "e2m1" else x for x in (a, b))
+    scales = mma_kinds().get((sparse, kind, shape, a, b, c), frozenset())
+    if scale and not chunks and kind != "mxf4nvf4":
+        chunks = max((n for _, n in scales), default=0)
+    if (scale, chunks) not in scales:
+        return None
+    m, n, k = sizes(shape)
+    return mma_fragments(Operation(m, n, k, a, b, c, c, "step", sparse=sparse, scale=scale, chunks=chunks))
 
 
 def mma_fragments(operation: Operation) -> Form:

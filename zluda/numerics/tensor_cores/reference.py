@@ -8,6 +8,9 @@ subnormal with the smallest exponent; every product is exact; all terms, C inclu
 multiple of ``2^(top - fraction)``, where ``top`` is the largest exponent among the non-zero terms (of a
 product: the sum of its operands'), but not below that of C's smallest normal less 7; the sum is exact and
 rounded once, toward zero to f32, to nearest even to f16. A zero result is +0.
+
+Scales of blocks belong to the operands: a product is that of two elements and two scales, and its exponent
+the sum of all four.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zluda.numerics.tensor_cores.formats import FLOATS, INTEGERS
+from zluda.numerics.tensor_cores.formats import FLOATS, INTEGERS, SCALES, FloatFormat
 from zluda.numerics.tensor_cores.operations import Operation
 
 Bits = NDArray[Any]
@@ -42,18 +45,33 @@ class Numbers(NamedTuple):
 
 def decode(name: str, bits: Bits) -> Numbers:
     """Elements of a floating format taken apart; subnormals are not normalised."""
-    f = FLOATS[name]
+    return _decode(FLOATS[name], bits)
+
+
+def _decode(f: FloatFormat, bits: Bits) -> Numbers:
     x = np.asarray(bits).astype(np.int64) >> f.unread
     field, fraction = (x >> f.mantissa) & ((1 << f.exponent) - 1), x & ((1 << f.mantissa) - 1)
     last, full = (1 << f.exponent) - 1, (1 << f.mantissa) - 1
     if f.infinity:
         kind = np.where(field == last, np.where(fraction != 0, 2, 1), 0)
     else:
-        kind = np.where((field == last) & (fraction == full), 2, 0)
+        kind = np.where((field == last) & (fraction == full) & f.nan, 2, 0)
     significand = np.where(field > 0, fraction | (1 << f.mantissa), fraction)
     return Numbers(
         significand, np.maximum(field, 1) - f.bias, (x >> (f.exponent + f.mantissa)) & 1 == 1, kind
     )
+
+
+def scaled(x: Numbers, scale: str, bits: Bits) -> Numbers:
+    """Numbers times their scales, whose codes ``bits`` are; a NaN for a scale makes NaN of anything."""
+    f = SCALES[scale]
+    code = np.asarray(bits).astype(np.int64)
+    if not f.mantissa:  # a power of two
+        significand, exponent, nan = np.ones_like(code), code - f.bias, code == 0xFF
+    else:
+        s = _decode(f, code & 0x7F)
+        significand, exponent, nan = s.significand, s.exponent, s.kind == 2
+    return Numbers(x.significand * significand, x.exponent + exponent, x.negative, np.where(nan, 2, x.kind))
 
 
 def _shifted(x: Bits, places: Bits) -> Bits:
@@ -91,14 +109,35 @@ def to_f16(negative: Bits, size: Bits, unit: Bits) -> Bits:
     return np.asarray(np.where(nothing, 0, found).astype(np.uint16))
 
 
-def step(op: Operation, d: str, a: Bits, b: Bits, c: Bits, *, types: tuple[str, str, str]) -> Bits:
+class Scales(NamedTuple):
+    """Codes of the scales of A's rows, (…, M, chunks), and of B's columns, (…, N, chunks)."""
+
+    a: Bits
+    b: Bits
+
+
+def step(
+    op: Operation,
+    d: str,
+    a: Bits,
+    b: Bits,
+    c: Bits,
+    *,
+    types: tuple[str, str, str],
+    scales: Scales | None = None,
+) -> Bits:
     """One step over all of the given K, to an f16 or f32 ``d``; ``types`` are those of a, b and c."""
     x, y, z = (decode(name, bits) for name, bits in zip(types, (a, b, c), strict=True))
+    product_bits = FLOATS[types[0]].mantissa + FLOATS[types[1]].mantissa
+    if scales is not None:
+        chunk = np.arange(a.shape[-1]) * op.chunks // a.shape[-1]
+        x, y = (scaled(v, op.scale, s[..., chunk]) for v, s in zip((x, y), scales, strict=True))
+        product_bits += 2 * SCALES[op.scale].mantissa
     return _sum(
         Numbers(*(v[..., :, None, :] for v in x)),
         Numbers(*(v[..., None, :, :] for v in y)),
         z,
-        (FLOATS[types[0]].mantissa + FLOATS[types[1]].mantissa, types[2]),
+        (product_bits, types[2]),
         op,
         d,
     )
@@ -238,9 +277,11 @@ def _whole_numbers(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
     return np.asarray((total & 0xFFFFFFFF).astype(np.uint32))
 
 
-def _steps(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
+def _steps(op: Operation, a: Bits, b: Bits, c: Bits, scales: Scales | None) -> Bits:
     """The steps in turn, from C on; for fp8 of ``mma`` from +0, with C added at the end."""
     types = (op.a, op.b, op.d)
+    if scales is not None:
+        return step(op, op.d, a, b, c, types=types, scales=scales)
     total = c
     if op.rule == "split":
         a, b, types = widen_fp8(op.a, a), widen_fp8(op.b, b), ("f16", "f16", op.d)
@@ -250,7 +291,7 @@ def _steps(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
     return _add(op.c, total, c) if op.rule == "split" else total
 
 
-def dot(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
+def dot(op: Operation, a: Bits, b: Bits, c: Bits, scales: Scales | None = None) -> Bits:
     """D of a whole operation with a dense A, f64 left out (:mod:`.double`)."""
     if op.rule == "quad_fma":
         return _quad_fma(op, a, b, c)
@@ -259,14 +300,16 @@ def dot(op: Operation, a: Bits, b: Bits, c: Bits) -> Bits:
     if op.rule == "narrowed":
         return narrow_f32(step(op, "f32", a, b, c, types=(op.a, op.b, "f32")))
     if op.a in FLOATS:
-        return _steps(op, a, b, c)
+        return _steps(op, a, b, c, scales)
     return _whole_numbers(op, a, b, c)
 
 
-def sparse_dot(op: Operation, a: Bits, b: Bits, c: Bits, metadata: Bits) -> Bits:
+def sparse_dot(
+    op: Operation, a: Bits, b: Bits, c: Bits, metadata: Bits, scales: Scales | None = None
+) -> Bits:
     """D of ``mma.sp``: ``a`` holds the stored elements, (…, M, K/2); ``metadata`` a chunk's 4 bits.
 
-    A chunk is two stored elements of four, of tf32 one of two, of s4 and u4 two pairs of four.
+    A chunk is two stored elements of four, of tf32 one of two, of four bits two pairs of four.
     """
     stored, unit = np.arange(a.shape[-1]), op.together
     if op.a == "tf32":
@@ -275,7 +318,9 @@ def sparse_dot(op: Operation, a: Bits, b: Bits, c: Bits, metadata: Bits) -> Bits
         number = (metadata[..., stored // (2 * unit)] >> (2 * (stored // unit & 1))) & 3
         chosen = stored // (2 * unit) * (4 * unit) + number * unit + stored % unit
     met = np.take_along_axis(b[..., None, :, :], chosen[..., :, None, :].astype(np.int64), -1)
-    rows = [
-        dot(op, a[..., i : i + 1, :], met[..., i, :, :], c[..., i : i + 1, :]) for i in range(a.shape[-2])
-    ]
+    rows = []
+    for i in range(a.shape[-2]):
+        one = slice(i, i + 1)
+        own = None if scales is None else Scales(scales.a[..., one, :], scales.b)
+        rows.append(dot(op, a[..., one, :], met[..., i, :, :], c[..., one, :], own))
     return np.concatenate(rows, -2)

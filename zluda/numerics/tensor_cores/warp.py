@@ -68,6 +68,19 @@ def unpack_metadata(registers: Bits, form: Form, selector: int) -> Bits:
     return found
 
 
+def unpack_scales(registers: Bits, lines: int, chunks: int, *, byte: int = 0, thread: int = 0) -> Bits:
+    """The scales of 16 rows of A or 8 columns of B, (…, lines, chunks), that registers hold, (…, 32 lanes).
+
+    ``byte`` and ``thread`` select them (PTX ISA 9.7.14.3). Row ``g + 8`` is the second lane's of its pair.
+    """
+    found = np.zeros((*registers.shape[:-1], lines, chunks), np.uint8)
+    for line in range(lines):
+        lane = 4 * (line % 8) + (2 * thread + line // 8 if lines == 16 else thread)
+        for chunk in range(chunks):
+            found[..., line, chunk] = (registers[..., lane] >> np.uint32(8 * (byte + chunk))) & 0xFF
+    return found
+
+
 def mma(
     form: Form,
     a: Bits,
@@ -77,6 +90,7 @@ def mma(
     mode: str = "rn",
     metadata: Bits | None = None,
     selector: int = 0,
+    scales: reference.Scales | None = None,
 ) -> Bits:
     """D's registers from those of A, B and C; of a sparse form also from the metadata registers."""
     op = form.operation
@@ -86,7 +100,8 @@ def mma(
     if op.rule == "fma":
         d = double.dot(matrix_a, matrix_b, matrix_c, mode)
     elif metadata is not None:
-        d = reference.sparse_dot(op, matrix_a, matrix_b, matrix_c, unpack_metadata(metadata, form, selector))
+        chosen = unpack_metadata(metadata, form, selector)
+        d = reference.sparse_dot(op, matrix_a, matrix_b, matrix_c, chosen, scales)
     else:
-        d = reference.dot(op, matrix_a, matrix_b, matrix_c)
+        d = reference.dot(op, matrix_a, matrix_b, matrix_c, scales)
     return pack(d, form.fragment_d, op.d)
