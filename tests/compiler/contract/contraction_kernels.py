@@ -178,8 +178,7 @@ class _Kernel:
         self.labels += 1
         label, kept = self.labels, list(self.values)
         self.products = []
-        x = self.pick(self.variables)
-        y = self.pick([v for v in self.variables if v != x])
+        x, y = self.pick(self.variables), self.pick(self.variables)
         otherwise = self.chance(0.6)
         self.put(f"setp.lt{self.ftz}.{self.type} %p, {x}, {y}")
         self.put(f"@%p bra ELSE{label}")
