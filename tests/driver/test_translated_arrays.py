@@ -331,3 +331,49 @@ def test_a_copy_in_parts_is_the_same_copy(driver: TranslatedDriver, limit: int) 
     back = Copy(in_memory(memory, 48), CopyEnd(), 40, 9, 5)
     assert b"".join(driver.cuMemcpy3D(part) for part, _ in back.parts(limit)) == rows
     assert driver.cuMemcpy3D(back) == rows
+
+
+@pytest.mark.parametrize(
+    ("resource", "view"),
+    [
+        (Resource(ResourceType.LINEAR, 0, F32, 0, 64), None),
+        (Resource(ResourceType.LINEAR, 0, F32, 3, 96), None),
+        (Resource(ResourceType.LINEAR, 0, F32, 1, 3), None),
+        (Resource(ResourceType.LINEAR, 0, U8, 1, (1 << 28) + 1), None),
+        (Resource(ResourceType.PITCH2D, 0, F32, 1, 0, 16, 16, 0), None),
+        (Resource(ResourceType.PITCH2D, 0, F32, 1, 0, 17, 4, 64), None),
+        (Resource(ResourceType.PITCH2D, 0, F32, 1, 0, 0, 4, 64), None),
+        (Resource(ResourceType.PITCH2D, 0, F32, 1, 0, 16, 0, 64), None),
+        (Resource(9, 0, F32, 1, 64), None),
+        (Resource(ResourceType.LINEAR, 0, F32, 1, 64), View(22, 16, 1, 1, 0, 0, 0, 0)),
+    ],
+    ids=str,
+)
+def test_no_texture_is_made_of_memory_so_described(
+    driver: TranslatedDriver, resource: Resource, view: View | None
+) -> None:
+    resource = resource._replace(at=driver.cuMemAlloc(4096))
+    with pytest.raises(CudaError, match="CUDA_ERROR_INVALID_VALUE"):
+        driver.cuTexObjectCreate(resource, Texture(), view)
+
+
+def test_a_view_of_cubes_stays_inside_of_them(driver: TranslatedDriver) -> None:
+    cubes = driver.cuArray3DCreate(ArrayShape(4, 4, 12, F32, 1, LAYERED | CUBE))
+
+    def view(first: int, last: int) -> int:
+        shown = View(0, 4, 4, 0, 0, 0, first, last)
+        return driver.cuTexObjectCreate(Resource(ResourceType.ARRAY, cubes), Texture(), shown)
+
+    for first, last in ((0, 0), (6, 6), (0, 5), (6, 11), (0, 11)):
+        assert view(first, last)
+    for first, last in ((7, 7), (6, 12), (0, 6), (8, 11)):
+        with pytest.raises(CudaError, match="layers"):
+            view(first, last)
+
+
+def test_no_surface_is_made_of_a_mipmapped_array(driver: TranslatedDriver) -> None:
+    whole = driver.cuMipmappedArrayCreate(PICTURE._replace(levels=2))
+    with pytest.raises(CudaError, match="of one level of a mipmapped one"):
+        driver.cuSurfObjectCreate(Resource(ResourceType.MIPMAPPED_ARRAY, whole))
+    with pytest.raises(CudaError, match="level -1"):
+        driver.cuMipmappedArrayGetLevel(whole, -1)

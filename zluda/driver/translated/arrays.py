@@ -7,12 +7,14 @@ That is the layout of :mod:`zluda.tracefile.arrays`, and the one that compiled c
 from __future__ import annotations
 
 from zluda.driver.arrays import Bytes
+from zluda.driver.descriptors import ResourceType
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.state import Array, State, entry
 from zluda.errors import DeviceError, UnsupportedError
 from zluda.tracefile.arrays import CUBE, LAYERED, ArrayShape
 
-_CHANNELS = (1, 2, 4)
+CHANNELS = (1, 2, 4)
+OF_ARRAYS = (ResourceType.ARRAY, ResourceType.MIPMAPPED_ARRAY)
 _SPARSE = 0x40  # CUDA_ARRAY3D_SPARSE
 # Most texels of a side, by dimensions (CUDA C++ Programming Guide, "Technical Specifications per Compute
 # Capability").
@@ -48,7 +50,7 @@ class ArrayEntries:
     @entry()
     def cuMipmappedArrayGetLevel(self, array: int, level: int) -> int:
         levels = self._state.arrays[array].levels
-        if not level < len(levels):
+        if not 0 <= level < len(levels):
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"level {level} of {len(levels)}")
         return levels[level]
 
@@ -131,10 +133,10 @@ def _check(shape: ArrayShape) -> None:
     dimensions = sum(1 for side in sides if side)
     cube_of_6 = shape.width == shape.height and shape.depth and shape.depth % 6 == 0
     if (
-        shape.channels not in _CHANNELS
+        shape.channels not in CHANNELS
         or not shape.width
         or (len(sides) == 3 and shape.depth and not shape.height)
-        or any(side > most for side, most in zip(sides, _LARGEST[dimensions], strict=False))
+        or any(not 0 <= side <= most for side, most in zip(sides, _LARGEST[dimensions], strict=False))
         or (shape.flags & CUBE and not cube_of_6)
         or (shape.flags & CUBE and not shape.flags & LAYERED and shape.depth != 6)
         or (shape.flags & LAYERED and not 1 <= shape.depth <= 2048 * (1 + 5 * bool(shape.flags & CUBE)))
@@ -144,12 +146,27 @@ def _check(shape: ArrayShape) -> None:
 
 
 def free_array(state: State, handle: int) -> None:
-    """Free an array, and with a mipmapped one its levels."""
+    """Free an array, and with a mipmapped one its levels. Code that reads a texture of it is stopped."""
     gone = state.arrays.remove(handle)
     for level in gone.levels:
         state.arrays.remove(level)
+    _unbind(state, {handle, *gone.levels})
     if not gone.whole:
         state.device.free(gone.address)
+
+
+def _unbind(state: State, arrays: set[int]) -> None:
+    """Leave no descriptor that tells of these arrays' memory. Objects stay until they are destroyed."""
+    for objects in (state.texture_objects, state.surface_objects):
+        for handle, one in objects.items():
+            if one.resource.type in OF_ARRAYS and one.resource.at in arrays:
+                state.services.textures.remove(handle)
+    for _, reference in state.references.items():
+        bound = reference.resource
+        if bound is not None and bound.type in OF_ARRAYS and bound.at in arrays:
+            reference.resource = None
+            if reference.address:
+                state.services.textures.remove(reference.address)
 
 
 def free_arrays_of(state: State, context: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zluda.driver.descriptors import Resource, ResourceType, Texture, View
 from zluda.driver.errors import CudaError
+from zluda.driver.translated.arrays import CHANNELS, OF_ARRAYS
 from zluda.driver.translated.state import State
 from zluda.errors import UnsupportedError
 from zluda.numerics.texture.layout import (
@@ -29,6 +30,13 @@ _FLAGS = {
     0x40: Flags.SEAMLESS_CUBE,
 }
 
+# Most texels a row, rows, and bytes from row to row of textures over memory (MAXIMUM_TEXTURE1D_LINEAR_WIDTH,
+# MAXIMUM_TEXTURE2D_LINEAR_* of an H200).
+_LARGEST: dict[int, tuple[int, int, int]] = {
+    ResourceType.LINEAR: (1 << 28, 1, 1 << 32),
+    ResourceType.PITCH2D: (131072, 65000, 2097120),
+}
+
 # CUresourceViewFormat, from 1 on: 1, 2 and 4 channels of each of these.
 _VIEW_FORMATS = (
     *(Format.UNSIGNED_INT8, Format.SIGNED_INT8, Format.UNSIGNED_INT16, Format.SIGNED_INT16),
@@ -42,19 +50,24 @@ def descriptor_of(state: State, resource: Resource, texture: Texture | None, vie
     Raises CUDA_ERROR_INVALID_VALUE for what CUDA refuses and UnsupportedError for formats that are not
     sampled.
     """
-    if resource.type in (ResourceType.ARRAY, ResourceType.MIPMAPPED_ARRAY):
+    if resource.type in OF_ARRAYS:
         plain = _of_array(state, resource, surface=texture is None)
     elif texture is None:
         raise CudaError("CUDA_ERROR_INVALID_VALUE", detail="a surface is made of an array")
     else:
         plain = _of_memory(state, resource)
     if view is not None:
+        if resource.type in _LARGEST:
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail="a view is of an array, not of memory")
         plain = _viewed(plain, view)
     return plain if texture is None else _sampled(plain, texture)
 
 
 def _of_array(state: State, resource: Resource, *, surface: bool) -> Descriptor:
     array = state.arrays[resource.at]
+    if surface and resource.type != ResourceType.ARRAY:
+        detail = "a surface is made of an array: of one level of a mipmapped one"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
     if bool(array.levels) != (resource.type == ResourceType.MIPMAPPED_ARRAY):
         raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"array {resource.at:#x} is not of that type")
     shape = array.shape
@@ -85,19 +98,29 @@ def _geometry(shape: ArrayShape) -> Geometry:
 
 
 def _of_memory(state: State, resource: Resource) -> Descriptor:
+    if resource.type not in _LARGEST:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"resource type {resource.type}")
     format, _ = channel_format(resource.format)
+    if resource.channels not in CHANNELS:
+        raise CudaError(
+            "CUDA_ERROR_INVALID_VALUE", detail=f"{resource.channels} channels; expected 1, 2 or 4"
+        )
     texel = format.bytes * resource.channels
     if resource.type == ResourceType.LINEAR:
         width, geometry = resource.size // texel, Geometry.D1 | Geometry.BUFFER
         level = Level(resource.at, resource.size, resource.size, width)
         span = resource.size
-    elif resource.type == ResourceType.PITCH2D:
+    else:
         geometry = Geometry.D2
         slice_bytes = resource.pitch * resource.height
         level = Level(resource.at, resource.pitch, slice_bytes, resource.width, resource.height)
         span = slice_bytes - resource.pitch + resource.width * texel
-    else:
-        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"resource type {resource.type}")
+    sizes, most = (level.width, level.height, level.row_pitch), _LARGEST[resource.type]
+    if level.row_pitch < level.width * texel or not all(
+        1 <= n <= m for n, m in zip(sizes, most, strict=True)
+    ):
+        detail = f"width, height and pitch {sizes}, texels of {texel} bytes; expected 1 to {most}"
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
     if not _held(state, resource.at, span):
         detail = f"{resource.at:#x}+{span:#x} is in no allocation"
         raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
@@ -130,7 +153,9 @@ def _viewed(plain: Descriptor, view: View) -> Descriptor:
         raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
     faces = 6 if plain.geometry & Geometry.CUBE else 1
     layers = view.last_layer - view.first_layer + 1
-    if layers < 1 or view.last_layer >= plain.layers * faces:
+    seen = max(layers, faces)  # a cube is looked at whole, though a view of one tells no layers
+    uneven = layers > 1 and layers % faces
+    if layers < 1 or uneven or view.first_layer + seen > plain.layers * faces:
         detail = f"layers {view.first_layer} to {view.last_layer} of {plain.layers * faces}"
         raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
     levels = [
