@@ -17,6 +17,7 @@ FAULTS = {
     13: "a texture or surface handle that no object has",
     14: "surface access out of range (.trap)",
     15: "alloca beyond the 16 KiB of stack that a function has for it",
+    16: "recursion beyond the stack of a thread",
 }
 """What the program did, by the number of the fault."""
 
@@ -36,6 +37,7 @@ FAULT_CODES = {
     "texture": 13,
     "surface": 14,
     "stack": 15,
+    "recursion": 16,
 }
 """``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from zluda.compiler import ir
+from zluda.compiler.analysis.recursion import recursive
 from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import ALLOCA, SharedLayout, function_handle
 from zluda.compiler.services import linked
@@ -96,6 +97,7 @@ class Unit:
     check: str = "none"
     together: Together = APART
     waits_for_blocks: bool = False
+    recursive: frozenset[str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
@@ -207,6 +209,17 @@ class Unit:
                 if symbol in names and instruction.opcode != "call":
                     taken[symbol] = None
         return list(taken)
+
+    def recursive_functions(self) -> frozenset[str]:
+        """Functions that may call themselves, through others and through pointers too."""
+        if self.recursive is None:
+            calls: dict[str, set[str]] = {}
+            for name, function in self.functions.items():
+                calls[name] = {symbol for _, symbol in named(function)}
+                if any(self._is_indirect(i) for i in function.instructions):
+                    calls[name].update(self.candidates)
+            self.recursive = recursive(calls)
+        return self.recursive
 
     def shared_variables(self) -> list[Variable]:
         """Every shared variable of the kernel and what it calls."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.addresses import lane_stride
+from zluda.compiler.cpu.context import STACK_BYTES
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.memory import MemoryOps
-from zluda.compiler.cpu.special import context_pointer, warp_number
+from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.cpu.warp import stop
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes, Refusal
@@ -22,6 +23,8 @@ from zluda.ptx.module import Function, Register, Variable
 
 if TYPE_CHECKING:
     from zluda.compiler.cpu.ops import CpuOps
+
+_STACK_LEFT = 4 << 20  # bytes: more than the frames of a recursive function and of what it may call besides
 
 
 def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
@@ -46,6 +49,8 @@ def _function_body(unit: Unit, function: Function, ops: CpuOps) -> Builder:
     pointers = [Value("ptr", 1, f"%parameter.{i}") for i in range(len(variables))]
     f.stack_variables |= {v.name: p for v, p in zip(variables, pointers, strict=True)}
     active = Value("i32", 1, "%active")
+    if function.name in unit.recursive_functions():
+        _guard_stack(f, active)
     if unit.may_exit:
         f.exited = f.b.alloca("i32", align=4)
         f.b.entry.append(f"store i32 0, ptr {f.exited.ref}, align 4")
@@ -62,6 +67,18 @@ def _function_body(unit: Unit, function: Function, ops: CpuOps) -> Builder:
         alive = f.b.and_(active, f.b.not_(f.b.load("i32", f.exited, align=4)))
     f.b.ret(alive)
     return f.b
+
+
+def _guard_stack(f: FunctionCodegen, active: Value) -> None:
+    """End the launch before calls leave their warp's stack: stacks lie side by side in the block's region."""
+    b = f.b
+    here = b.cast("ptrtoint", b.alloca("i8", align=1), "i64")
+    left = b.and_(b.sub(here, context_field(f, "stack_low", "i64")), STACK_BYTES - 1)
+    deep, on = b.fresh("deep"), b.fresh("on")
+    b.cond_branch(b.icmp("ult", left, _STACK_LEFT), deep, on)
+    b.label(deep)
+    stop(b, active, "recursion")
+    b.label(on)
 
 
 def load_lanes(f: FunctionCodegen, pointer: Value, variable: Variable) -> Lanes:

@@ -40,6 +40,7 @@ _FAILURES = {
     "assert": "CUDA_ERROR_ASSERT",
     "function pointer": "CUDA_ERROR_INVALID_PC",
     "surface access out of range": "CUDA_ERROR_ILLEGAL_ADDRESS",
+    "recursion": "CUDA_ERROR_HARDWARE_STACK_ERROR",
 }
 
 _BLOCK_LIMITS, _GRID_LIMITS, _MAX_THREADS = (2, 3, 4), (5, 6, 7), 1  # CUdevice_attribute
