@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from zluda.compiler.contract.unrolling import rounds
 from zluda.ptx.module import BranchTargets, Function, Instruction, Label, LabelStatement
 from zluda.records import dataclass
 
@@ -65,7 +64,6 @@ def find_blocks(function: Function) -> Blocks:
     ]
     blocks = Blocks(spans, of, successors, _reach(successors), list(range(len(spans))))
     _merge(blocks, instructions)
-    _unroll(blocks, instructions)
     return blocks
 
 
@@ -136,42 +134,6 @@ def _merge(blocks: Blocks, instructions: list[Instruction]) -> None:
             a, b = _root(blocks.merged, number), _root(blocks.merged, targets[0])
             if a != b:
                 blocks.merged[b] = a
-    blocks.merged = [_root(blocks.merged, b) for b in range(len(blocks.merged))]
-
-
-def _unroll(blocks: Blocks, instructions: list[Instruction]) -> None:
-    """Join loops of few known rounds with what stands before and behind them."""
-    groups: dict[int, list[int]] = {}
-    for number in sorted(blocks.reachable):
-        groups.setdefault(blocks.merged[number], []).append(number)
-    code = {
-        head: [i for b in members for i in instructions[slice(*blocks.spans[b])]]
-        for head, members in groups.items()
-    }
-    leads: dict[int, set[int]] = {
-        head: {
-            blocks.merged[t]
-            for b in members
-            for t in _threaded(blocks, instructions, blocks.successors[b])
-            if blocks.merged[t] != head or t == head
-        }
-        for head, members in groups.items()
-    }
-    entries: dict[int, set[int]] = {}
-    for head, targets in leads.items():
-        for target in targets:
-            entries.setdefault(target, set()).add(head)
-    for head, targets in leads.items():
-        before = entries.get(head, set()) - {head}
-        if head not in targets or len(before) != 1 or not code[head]:
-            continue
-        (outer,) = before
-        if leads[outer] != {head} or rounds(code[outer], code[head]) is None:
-            continue
-        parts_of_it = [outer, head, *(t for t in targets - {head} if entries[t] == {head})]
-        roots = [_root(blocks.merged, part) for part in parts_of_it]
-        for root in roots:
-            blocks.merged[root] = min(roots)
     blocks.merged = [_root(blocks.merged, b) for b in range(len(blocks.merged))]
 
 

@@ -29,13 +29,13 @@ def rewrite(function: Function, *, everything: bool = False, keep_products: bool
     outcome = decide(function, everything=everything)
     if keep_products:
         outcome.scalings.clear()
-    return _Writer(function, outcome, keep_products).run()
+    return _Writer(outcome, keep_products).run()
 
 
 class _Writer:
-    def __init__(self, function: Function, outcome: Outcome, keep_products: bool) -> None:
+    def __init__(self, outcome: Outcome, keep_products: bool) -> None:
         self.keep_products = keep_products
-        self.function, self.outcome, self.values = function, outcome, outcome.values
+        self.function, self.outcome, self.values = outcome.function, outcome, outcome.values
         self.registers: dict[str, ScalarType] = {}
         self.body: list[Statement] = []
         self.at: Instruction | None = None

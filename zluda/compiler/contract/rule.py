@@ -9,11 +9,12 @@ machine code; sm_75 to sm_120 agree.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 from zluda.compiler.contract import constants
 from zluda.compiler.contract.blocks import find_blocks
-from zluda.compiler.contract.kinds import SINGLE_USE_FIRST, arithmetic, is_quotient, is_sum, match
+from zluda.compiler.contract.kinds import SINGLE_USE_FIRST, arithmetic, is_folded, is_quotient, is_sum, match
+from zluda.compiler.contract.unrolling import unroll
 from zluda.compiler.contract.values import Value, Values
 from zluda.ptx.module import Function, Instruction, Register
 from zluda.ptx.types import ScalarType
@@ -51,38 +52,104 @@ class Scaling:
 
 @dataclass(slots=True)
 class Outcome:
-    """What is to be done, by the index of the instruction that changes."""
+    """What is to be done with a function, by the index of the instruction that changes.
 
+    ``function`` is the one that was given, or that with loops unrolled where their rounds differ.
+    """
+
+    function: Function
     values: Values
     fusions: dict[int, Fusion] = field(default_factory=dict)
     scalings: dict[int, Scaling] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What becomes of an instruction; ``folded`` is the constant it is, ``divisor`` what it divides by."""
+
+    fusion: Fusion | None
+    scaling: Scaling | None
+    folded: int | None
+    divisor: float | None
+
+
 def decide(function: Function, *, everything: bool = False) -> Outcome:
     """Apply the rule to a function; ``everything``: fuse whatever can be fused instead."""
-    rule = _Rule(function)
+    given = rule = _Rule(function)
     if everything:
         rule.fuse_all()
-    else:
-        rule.single_uses()
-        rule.shared_uses()
-        rule.scale()
-    return rule.outcome
+        return rule.outcome
+    origins: list[int] | None = None
+    while (unrolled := unroll(rule.function, rule.values, rule.live)) is not None:
+        copied = unrolled.origins
+        origins = copied if origins is None else [origins[i] for i in copied]
+        rule = _Rule(unrolled.function)
+    rule.apply()
+    if origins is None or not _roll(given, rule, origins):
+        return rule.outcome
+    return given.outcome
+
+
+def _roll(given: _Rule, unrolled: _Rule, origins: list[int]) -> bool:
+    """Give the function as written what was found for its unrolled form; False where rounds differ."""
+    found: dict[int, Changes] = {}
+    for i in unrolled.live:
+        changes = unrolled.changes(i, origins)
+        if found.setdefault(origins[i], changes) != changes:
+            return False
+    if not all(given.can(i, changes) for i, changes in found.items()):
+        return False
+    for i, changes in found.items():
+        if changes.fusion is not None:
+            given.outcome.fusions[i] = changes.fusion
+        if changes.scaling is not None:
+            given.outcome.scalings[i] = changes.scaling
+    return True
 
 
 class _Rule:
     def __init__(self, function: Function) -> None:
-        self.instructions = function.instructions
+        self.function, self.instructions = function, function.instructions
         self.entry = function.is_entry
         self.blocks = find_blocks(function)
         self.values = Values(self.instructions, self.blocks, function.returns)
-        self.outcome = Outcome(self.values)
+        self.outcome = Outcome(function, self.values)
         self.live = self._live()
         self.users: dict[int, list[tuple[int, int]]] = {}
         self._count_users()
         self.first_counts = {p: len(found) for p, found in self.users.items()}
         self.sums = [i for i in sorted(self.live) if self._is_sum(i)]
         self.kept = {p for i in self.sums if self._twins(i) for p in self._products(i)}
+
+    def apply(self) -> None:
+        """Decide as ptxas does."""
+        self.single_uses()
+        self.shared_uses()
+        self.scale()
+
+    def changes(self, i: int, origins: list[int]) -> Changes:
+        """What becomes of instruction ``i``, other instructions named as those that they are copies of."""
+        fusion, scaling = self.outcome.fusions.get(i), self.outcome.scalings.get(i)
+        return Changes(
+            fusion and replace(fusion, product=origins[fusion.product]),
+            scaling and replace(scaling, product=origins[scaling.product]),
+            *self._constants(i),
+        )
+
+    def _constants(self, i: int) -> tuple[int | None, float | None]:
+        instruction = self.instructions[i]
+        if not is_folded(instruction) and not is_quotient(instruction):
+            return None, None
+        return self.values.folded.get(i), self.values.constant_divisor(i)
+
+    def can(self, i: int, changes: Changes) -> bool:
+        """Whether instruction ``i`` can be changed so: what is taken in is the same in every round."""
+        for taken in (changes.fusion, changes.scaling):
+            if taken is not None:
+                value = self.values.source(i, taken.operand)
+                if value.kind != "def" or value.at != taken.product:
+                    return False
+        return self._constants(i) == (changes.folded, changes.divisor)
 
     # --- who is used, by whom ----------------------------------------------------------------------------
 
