@@ -29,11 +29,14 @@ def command(a: str, b: str, allow: str, html: str | None, as_json: bool) -> None
     from zluda.report.html import check_place
     from zluda.report.terminal import print_result
     from zluda.tracefile import open_trace
+    from zluda.tracefile.stripping import Part, require
 
     allowed = parse_allow(allow)
     if html is not None:
         check_place(html)
     with open_trace(a) as left, open_trace(b) as right, _progress(left.counts().launches) as progress:
+        for one in (left, right):
+            require(one, Part.CONTENTS, "compared")
         result = compare_traces(left, right, progress=progress)
     if as_json:
         print(json.dumps(result.to_json()))

@@ -30,6 +30,14 @@ VERBS = {
     "diff": ("zluda.cli.diff", "compare two traces or replays"),
     "info": ("zluda.cli.info", "summarise a trace"),
     "dump": ("zluda.cli.dump", "print a trace's calls, launches, modules or memory"),
+    "trim": ("zluda.cli.trim", "cut some calls out of a trace, with the state before them"),
+    "extract": ("zluda.cli.extract", "one launch of a trace as a file of its own"),
+    "strip": ("zluda.cli.strip", "a trace without machine code, contents or names, to share"),
+    "convert": (
+        "zluda.cli.convert",
+        "a trace as JSON lines and back, as a timeline; kernel archives as traces",
+    ),
+    "recover": ("zluda.cli.recover", "what is left of a trace that was cut off or damaged"),
 }
 
 

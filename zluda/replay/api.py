@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from zluda.errors import UnsupportedError
@@ -51,6 +52,7 @@ def replay(
     from zluda import config
     from zluda.device import names
     from zluda.tracefile import Selection, open_trace
+    from zluda.tracefile.stripping import Part, require
 
     started = time.perf_counter()
     config.load()
@@ -58,6 +60,7 @@ def replay(
     names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
+        require(trace, Part.CONTENTS, "replayed")
         return _replay(
             trace,
             full,
@@ -122,13 +125,12 @@ def _replay(
         stack.callback(player.close)
         results = []
         for call, launch in _with_launches(trace):
-            result = player.play(call, launch)
-            if result is not None:
-                results.append(result)
+            results += player.play(call, launch)
             if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):
                 progress(call.sequence + 1, total)
         if progress is not None:
             progress(total, total)
+        results.sort(key=attrgetter("call"))  # those of a graph come with its end
         return ReplayResult(
             trace=str(trace.path),
             device=driver.name,

@@ -8,6 +8,8 @@ import re
 from importlib import resources
 from typing import NamedTuple
 
+from zluda.tracefile.subset import STATE_CALL
+
 _SUFFIXES = re.compile(r"(?:_v\d+)?(?:_pt[sd][zs])?$")
 
 
@@ -41,6 +43,7 @@ _HARMLESS = {
     "cuMemHostGetDevicePointer": "gives an address of host memory, which no launch may reach in a replay",
     "cuPointerSetAttribute": "changes how copies synchronise, and a replay's always do",
     "cuMemPoolGetAccess": "only asks",
+    STATE_CALL: "stands for calls that were cut away; memory after it is on record",
 }
 
 

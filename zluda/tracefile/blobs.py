@@ -103,6 +103,12 @@ class BlobReader:
         key, size, data = row
         if not isinstance(size, int) or not isinstance(data, bytes) or not 0 <= size <= limit:
             raise self._damaged(f"blob {blob} claims {size!r} bytes; at most {limit} are allowed here", call)
+        if not data and size:
+            raise TraceError(
+                "these contents were stripped from the trace: only their digest is here",
+                file=self._file,
+                call=call,
+            )
         content = data if len(data) == size else self._decompress(blob, data, size, call)
         if blob_key(content) != key:
             raise self._damaged(f"blob {blob} does not match its digest", call)

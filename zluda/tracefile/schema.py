@@ -202,6 +202,12 @@ def schema_sql() -> str:
 
 
 @cache
+def table_names() -> tuple[str, ...]:
+    """The format's tables, in the order in which the schema defines them."""
+    return tuple(re.findall(r"^CREATE TABLE (\w+)", schema_sql(), re.MULTILINE))
+
+
+@cache
 def _definitions() -> dict[str, str]:
     """Name of each table and index → its SQL, normalised."""
     found: dict[str, str] = {}

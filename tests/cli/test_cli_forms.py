@@ -1,0 +1,97 @@
+"""`zluda trim`, `extract`, `strip`, `convert` and `recover` as a user sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from zluda.cli.main import command
+from zluda.errors import Error
+from zluda.tracefile import open_trace
+
+CORPUS = Path(__file__).parents[2] / "corpus" / "saxpy" / "trace.bin"
+
+
+def run(*arguments: str | Path, status: int = 0) -> Result:
+    result = CliRunner().invoke(command, [str(a) for a in arguments])
+    assert result.exit_code == status, (result.output, result.exception)
+    return result
+
+
+def test_a_launch_of_the_corpus_alone_replays(tmp_path: Path) -> None:
+    part = tmp_path / "part.bin"
+    said = run("extract", CORPUS, "kernel:scale", "-o", part).stderr
+    assert "launch 584 of _Z5scaleifPf" in said and "bytes of" in said
+    replayed = run("replay", part, "--device", "cpu", "--json")
+    answer = json.loads(replayed.stdout)
+    assert (answer["verdict"], answer["launches"]) == ("identical", 1)
+
+
+def test_a_part_of_the_corpus_is_said_in_a_line(tmp_path: Path) -> None:
+    part = tmp_path / "part.bin"
+    said = run("trim", CORPUS, "--select", "582-590", "-o", part).stderr
+    assert said.startswith(f"zluda: {part}: calls 582 to 590, and ") and said.count("\n") == 1
+    with open_trace(part) as trace:
+        assert trace.meta["cut_from"] == {"trace": "trace.bin", "calls": "582-590"}
+
+
+def test_no_launch_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["extract", str(CORPUS), "3", "-o", str(tmp_path / "p")])
+    assert isinstance(result.exception, Error) and "zluda dump --launches" in str(result.exception)
+
+
+def test_json_lines_and_back(tmp_path: Path) -> None:
+    lines, again, trace = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "b.bin"
+    run("convert", CORPUS, lines)
+    run("convert", lines, trace)
+    run("convert", trace, again)
+    assert lines.read_bytes() == again.read_bytes()
+
+
+def test_a_timeline_has_a_track_for_each_thread_and_stream(tmp_path: Path) -> None:
+    page = tmp_path / "t.json"
+    run("convert", CORPUS, page)
+    events = json.loads(page.read_text())
+    calls = [e for e in events if e.get("cat") == "driver"]
+    with open_trace(CORPUS) as trace:
+        assert len(calls) == trace.counts().calls
+    assert calls[0]["ts"] == 0 and all(e["dur"] >= 0 for e in calls)
+    assert {e["args"]["name"] for e in events if e["ph"] == "M"} >= {"NVIDIA H200", "./saxpy result.bin"}
+
+
+def test_converting_never_replaces_a_trace_by_something_else(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_bytes(CORPUS.read_bytes())
+    result = CliRunner().invoke(command, ["convert", str(CORPUS), str(kept)])
+    assert isinstance(result.exception, Error) and "not replaced" in str(result.exception)
+    assert kept.read_bytes() == CORPUS.read_bytes()
+
+
+def test_without_machine_code_it_replays_and_without_contents_it_says_so(tmp_path: Path) -> None:
+    code, bare = tmp_path / "code.bin", tmp_path / "bare.bin"
+    run("strip", CORPUS, "-o", code)
+    assert json.loads(run("replay", code, "--device", "cpu", "--json").stdout)["verdict"] == "identical"
+    run("strip", CORPUS, "--contents", "-o", bare)
+    for verb in (["replay", bare, "--device", "cpu"], ["diff", bare, CORPUS]):
+        result = CliRunner().invoke(command, [str(a) for a in verb])
+        assert "stripped of contents" in str(result.exception)
+    assert "4 of 2 kernels" in run("info", bare).output
+
+
+def test_recovering(tmp_path: Path) -> None:
+    cut, whole = tmp_path / "cut.bin", tmp_path / "whole.bin"
+    assert "nothing to recover; 595 calls" in run("recover", CORPUS).stderr
+    cut.write_bytes(CORPUS.read_bytes()[:420_000])
+    result = CliRunner().invoke(command, ["recover", str(cut)])
+    assert "truncated" in str(result.exception) and "-o PATH" in str(result.exception)
+    said = run("recover", cut, "-o", whole, status=1).stderr
+    assert "595 calls, 4 launches" in said and "lost: " in said
+    run("info", whole)
+
+
+@pytest.mark.parametrize("verb", ["trim", "extract", "strip", "convert", "recover"])
+def test_help_has_an_example(verb: str) -> None:
+    assert f"Example: zluda {verb} " in run(verb, "--help").output

@@ -1,0 +1,266 @@
+"""A trace in other forms: stripped, as JSON lines, salvaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zluda.errors import TraceError
+from zluda.tracefile import (
+    AllocationKind,
+    Direction,
+    ModuleKind,
+    Parameter,
+    Trace,
+    TraceWriter,
+    open_trace,
+)
+from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.jsonl import read_jsonl, write_jsonl
+from zluda.tracefile.salvage import check_whole, salvage
+from zluda.tracefile.stripping import Part, require, strip
+
+SECRET = b"the user's own numbers, which compress badly: " + bytes(range(256))
+PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
+CUBIN = b"\x7fELF machine code" * 64
+HOST = "/home/somebody/project/libkernels.so"
+ALLOC = [Parameter("dptr", "CUdeviceptr *", Direction.OUT, 8), Parameter("bytesize", "size_t")]
+LOAD = [Parameter("module", "CUmodule *", Direction.OUT, 8), Parameter("fname", "char *")]
+LAUNCH = [Parameter("f", "CUfunction")]
+
+
+def write(path: Path, launches: int = 3) -> Path:
+    with TraceWriter.create(path, {"command": ["/home/somebody/app"], "host": "box", "gpu": "H200"}) as w:
+        alloc, load = w.signature("cuMemAlloc_v2", ALLOC), w.signature("cuModuleLoad", LOAD)
+        launch = w.signature("cuLaunchKernel", LAUNCH)
+        w.add_calls([(0, 1, None, alloc, 0, 1, 0, ArgumentLayout(ALLOC).encode([8, 64]))])
+        w.add_calls([(1, 1, None, load, 2, 3, 0, ArgumentLayout(LOAD).encode([8, 9]))])
+        w.add_payload(1, 1, Direction.IN, HOST.encode())
+        memory = w.add_allocation(0, 0x7F0000000000, 1 << 20, AllocationKind.DEVICE)
+        module = w.add_module(1, ModuleKind.CUBIN, 5, image=CUBIN, origin=HOST)
+        w.add_image(module, ModuleKind.PTX, PTX, origin="found")
+        only_code = w.add_module(1, ModuleKind.CUBIN, 6, image=CUBIN + b"2", origin=HOST)
+        assert only_code != module
+        function = w.add_function(1, 77, "k", module=module, layout=[(0, 8)])
+        shape = w.shape(function, (1, 1, 1), (32, 1, 1))
+        for number in range(2, 2 + launches):
+            w.add_calls([(number, 1, None, launch, 4, 5, 0, bytes(8))])
+            w.add_launch(number, shape, bytes(8), captured=True)
+            w.add_page(number, memory, 0, SECRET + number.to_bytes(4, "little"))
+        w.add_gap(2, "sample", "a gap", 2)
+    return path
+
+
+def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of a trace, blobs by their content."""
+    with open_trace(path) as trace:
+        connection = trace._connection
+        found = {
+            table: connection.execute(f"SELECT * FROM {table}").fetchall()
+            for table in ("meta", "call", "payload", "module", "image", "function", "launch", "page", "gap")
+        }
+        blobs = connection.execute("SELECT id, key, size FROM blob").fetchall()
+        found["blob"] = [(*row, trace._blob(row[0], row[2], 1 << 29)) for row in blobs]
+    return found
+
+
+# --- JSON lines ---------------------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> str:
+    stream = io.StringIO()
+    with open_trace(path) as trace:
+        count = write_jsonl(trace, stream)
+    assert count == len(stream.getvalue().splitlines())
+    return stream.getvalue()
+
+
+def test_lines_become_the_same_trace(tmp_path: Path) -> None:
+    text = lines_of(write(tmp_path / "a.bin"))
+    read_jsonl(text.splitlines(), tmp_path / "b.bin")
+    assert rows(tmp_path / "a.bin") == rows(tmp_path / "b.bin")
+    assert lines_of(tmp_path / "b.bin") == text
+
+
+def test_a_line_is_a_row_that_a_person_can_read(tmp_path: Path) -> None:
+    first, *others = map(json.loads, lines_of(write(tmp_path / "a.bin")).splitlines())
+    assert first == {"format": "zluda trace", "version": 1}
+    assert {"table": "meta", "key": "gpu", "value": '"H200"'} in others
+    blobs = [one for one in others if one["table"] == "blob"]
+    assert all(one["size"] and "data:base64" in one for one in blobs)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 3"),
+        ("[]", "line 3"),
+        ('{"table": "sqlite_master", "sql": "x"}', "line 3.*table is one of the format's"),
+        ('{"table": "meta", "key": "a", "value": "1", "more": 2}', "line 3.*no column more"),
+        ('{"table": "gap", "id": "x", "kind": "k", "text": "t", "count": 1}', "line 3"),
+        ('{"table": "blob", "id": 9, "key:base64": "AAAA", "size": 3, "data:base64": "AAAA"}', "digest"),
+        ('{"table": "blob", "id": 9, "key:base64": "!", "size": 1, "data": null}', "line 3"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str, message: str) -> None:
+    head = ['{"format": "zluda trace", "version": 1}', '{"table": "meta", "key": "k", "value": "1"}']
+    with pytest.raises(TraceError, match=message):
+        read_jsonl([*head, line], tmp_path / "b.bin", name="lines.jsonl")
+    assert not list(tmp_path.iterdir())  # half a trace is none
+
+
+def test_other_lines_are_refused(tmp_path: Path) -> None:
+    for first in ("", "nothing", '{"format": "other"}'):
+        with pytest.raises(TraceError, match="line 1"):
+            read_jsonl([first], tmp_path / "b.bin")
+    with pytest.raises(TraceError, match="format 99"):
+        read_jsonl(['{"format": "zluda trace", "version": 99}'], tmp_path / "b.bin")
+
+
+# --- stripped -----------------------------------------------------------------------------------------
+
+
+def stripped(tmp_path: Path, *parts: Part) -> Path:
+    source, target = write(tmp_path / "a.bin"), tmp_path / "b.bin"
+    with open_trace(source) as trace:
+        strip(trace, target, parts)
+    return target
+
+
+def test_machine_code_goes_where_there_is_ptx(tmp_path: Path) -> None:
+    path = stripped(tmp_path, Part.MACHINE_CODE)
+    with open_trace(path) as trace:
+        first, second = trace.module_list
+        assert [image.kind for image in first.images] == [ModuleKind.PTX]
+        assert trace.ptx(first) == PTX
+        assert [trace.image(image) for image in second.images] == [CUBIN + b"2"]  # there is nothing else
+        check_whole(trace)
+        require(trace, Part.CONTENTS, "replayed")
+
+
+def test_contents_leave_the_file(tmp_path: Path) -> None:
+    """Not only the rows: nothing of them stays in unused parts of the file."""
+    path = stripped(tmp_path, Part.CONTENTS)
+    assert SECRET[:40] in (tmp_path / "a.bin").read_bytes()
+    assert SECRET[:40] not in path.read_bytes()
+    with open_trace(path) as trace:
+        check_whole(trace)
+        assert len(trace.pages(2)) == 1
+        with pytest.raises(TraceError, match=r"stripped.*only their digest"):
+            trace.page_data(trace.pages(2)[0])
+        with pytest.raises(TraceError, match="stripped of contents, and cannot be replayed"):
+            require(trace, Part.CONTENTS, "replayed")
+        assert trace.ptx(trace.module_list[0]) == PTX
+    copy = tmp_path / "c.bin"
+    read_jsonl(lines_of(path).splitlines(), copy)
+    assert lines_of(copy) == lines_of(path)
+
+
+def test_names_leave_the_file(tmp_path: Path) -> None:
+    path = stripped(tmp_path, Part.NAMES, Part.MACHINE_CODE)
+    assert b"somebody" not in path.read_bytes()
+    with open_trace(path) as trace:
+        assert trace.meta == {"gpu": "H200", "stripped": ["machine-code", "names"]}
+        assert [module.origin for module in trace.module_list] == ["libkernels.so"] * 2
+
+
+def test_stripping_twice_adds_up_and_never_overwrites_the_source(tmp_path: Path) -> None:
+    path = stripped(tmp_path, Part.NAMES)
+    with open_trace(path) as trace:
+        strip(trace, tmp_path / "c.bin", [Part.CONTENTS])
+        with pytest.raises(TraceError, match="choose another name"):
+            strip(trace, path, [Part.CONTENTS])
+    with open_trace(tmp_path / "c.bin") as trace:
+        assert trace.meta["stripped"] == ["contents", "names"]
+
+
+# --- salvaged -----------------------------------------------------------------------------------------
+
+
+def reading(path: Path) -> None:
+    with open_trace(path) as trace:
+        check_whole(trace)
+        for launch in trace.iter_launches():
+            for page in trace.pages(launch.call):
+                trace.page_data(page)
+
+
+def test_a_cut_off_file_gives_what_it_still_has(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "a.bin", launches=400), tmp_path / "b.bin"
+    whole = source.read_bytes()
+    source.write_bytes(whole[: len(whole) * 7 // 8])
+    with pytest.raises(TraceError, match="truncated"):
+        open_trace(source)
+    assert salvage(source, target)
+    reading(target)
+    with open_trace(target) as trace:
+        assert trace.meta["recovered"] is True
+        assert trace.counts().calls > 0
+        assert {gap.kind for gap in trace.gaps} >= {"recovery"}
+        assert not any(launch.captured for launch in trace.iter_launches())
+
+
+def test_a_damaged_blob_costs_itself_only(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "a.bin"), tmp_path / "b.bin"
+    connection = sqlite3.connect(source)
+    with connection:
+        connection.execute(
+            "UPDATE blob SET data = x'00112233' WHERE id = (SELECT blob FROM page WHERE call = 3)"
+        )
+    connection.close()
+    with open_trace(source) as trace, pytest.raises(TraceError, match="damaged"):
+        check_whole(trace)
+    assert salvage(source, target) == {"blob": 1, "page": 1}
+    reading(target)
+    with open_trace(target) as trace:
+        assert [len(trace.pages(call)) for call in (2, 3, 4)] == [1, 0, 1]
+
+
+def test_a_whole_trace_is_salvaged_whole(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "a.bin"), tmp_path / "b.bin"
+    assert salvage(source, target) == {}
+    before, after = rows(source), rows(target)
+    assert {k: v for k, v in before.items() if k != "meta"} == {k: v for k, v in after.items() if k != "meta"}
+
+
+def test_what_is_no_trace_is_not_salvaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    for data in (b"", b"SQLite format 3\0" + bytes(200), b"PK\x03\x04" * 50):
+        path.write_bytes(data)
+        with pytest.raises(TraceError):
+            salvage(path, tmp_path / "b.bin")
+    assert not (tmp_path / "b.bin").exists()
+
+
+@settings(max_examples=25, deadline=None)
+@given(at=st.floats(0.02, 1), damage=st.binary(min_size=1, max_size=600))
+def test_any_damage_gives_a_readable_trace_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, at: float, damage: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("damage")
+    source = write(directory / "a.bin", launches=60)
+    data = bytearray(source.read_bytes())
+    start = int((len(data) - 1) * at)
+    data[start : start + len(damage)] = damage[: len(data) - start]
+    source.write_bytes(data)
+    try:
+        salvage(source, directory / "b.bin")
+    except TraceError:
+        return
+    reading(directory / "b.bin")
+
+
+def test_checks_find_rows_without_what_they_refer_to(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.bin")
+    connection = sqlite3.connect(source)
+    with connection:
+        connection.execute("DELETE FROM shape")
+    connection.close()
+    with pytest.raises(TraceError, match="damaged"), Trace(source) as trace:
+        check_whole(trace)

@@ -1,0 +1,34 @@
+"""`zluda strip`: a trace without what others do not need or must not see."""
+
+from __future__ import annotations
+
+import click
+
+from zluda.cli.say import say
+
+
+@click.command(name="strip")
+@click.argument("file", metavar="FILE")
+@click.option("-o", "output", metavar="PATH", required=True, help="The trace to write.")
+@click.option("--machine-code", is_flag=True, help="Images of modules whose PTX is on record, but the PTX.")
+@click.option("--contents", is_flag=True, help="Bytes of memory and of arguments; their digests stay.")
+@click.option("--names", is_flag=True, help="Command, directories, host and library paths.")
+def command(file: str, output: str, **chosen: bool) -> None:
+    """Write a trace without some of what it holds; without an option, without machine code.
+
+    A trace without machine code replays; on cuda:N the driver then compiles the PTX. A trace without contents
+    can be looked into, but not replayed. Scalars among the parameters stay, and so do file names in PTX.
+
+    Example: zluda strip trace.bin --machine-code --names -o report.bin
+    """
+    from pathlib import Path
+
+    from zluda.tracefile import open_trace
+    from zluda.tracefile.stripping import Part, strip
+
+    parts = [part for part in Part if chosen[part.value.replace("-", "_")]] or [Part.MACHINE_CODE]
+    with open_trace(file) as source:
+        strip(source, Path(output), parts)
+        before = source.path.stat().st_size
+    what = ", ".join(part.value.replace("-", " ") for part in parts)
+    say(f"{output}: without {what}; {Path(output).stat().st_size:,} bytes of {before:,}")

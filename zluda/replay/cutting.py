@@ -1,0 +1,182 @@
+"""Cutting a trace: a range of calls with the state before it (``trim``), one launch alone (``extract``).
+
+The state before a range is two things. Objects (contexts, modules, streams, events, live memory) are made
+again by the calls that made them, which are kept: those that a replay issues to rebuild a runner that died.
+Memory is kept as contents, put into the trace at the call before the range, where the player adopts them.
+Launches, copies and waits before the range go, and so does what was freed before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from zluda.errors import TraceError
+from zluda.replay.handlers import HANDLERS, UNIFIED_COPIES, Phase
+from zluda.replay.names import changes_state, entry_name
+from zluda.replay.recovery import why_skipped
+from zluda.tracefile import Allocation, AllocationKind, Call, Launch, Selection, Trace
+from zluda.tracefile.reachability import LiveSpans, reachable
+from zluda.tracefile.subset import Cut, Progress, write_subset
+
+# Memory that belongs to nothing else: where it is gone before the range, its making and end can go too.
+_PLAIN = (AllocationKind.DEVICE, AllocationKind.POOL, AllocationKind.HOST)
+
+# Calls whose objects may make a launch reach memory that its parameters do not point to.
+_INDIRECT = ("cuTexRef", "cuTexObject", "cuSurfObject", "cuSurfRef", "cuArray", "cuMipmapped")
+
+
+def trim(source: Trace, target: Path, selection: Selection, *, progress: Progress | None = None) -> Cut:
+    """Write the calls from the first to the last selected one, with the state before them, to ``target``.
+
+    Calls in between are kept whether selected or not: later ones depend on them. Raises :class:`TraceError`
+    where nothing is selected.
+    """
+    first, last = _ends(source, selection)
+    cut = _cut(source, first, last)
+    write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
+    return cut
+
+
+def extract(source: Trace, target: Path, launch: int, *, progress: Progress | None = None) -> Cut:
+    """Write one launch with its kernel's module and the memory that it reaches to ``target``.
+
+    ``launch`` is the number of the launching call. Raises :class:`TraceError` where that is none.
+    """
+    one = source.launch(launch)
+    cut = _narrow(source, _cut(source, launch, launch), one)
+    write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
+    return cut
+
+
+def _origin(source: Trace, cut: Cut) -> dict[str, object]:
+    return {"trace": source.path.name, "calls": f"{cut.first}-{cut.last}"}
+
+
+def _ends(source: Trace, selection: Selection) -> tuple[int, int]:
+    """The first and last call of ``source`` that is selected."""
+    low, high = selection.bounds
+    if selection.kernels:
+        chosen = [one.call for one in source.iter_launches() if selection.contains(one.call, one.kernel)]
+        chosen += [c for numbers in selection.ranges for c in (numbers.start, numbers.stop - 1)]
+    else:
+        chosen = [one.sequence for one in source.iter_calls(low, high) if selection.contains(one.sequence)]
+    total = source.counts().calls
+    chosen = [call for call in chosen if call < total]
+    if not chosen:
+        raise TraceError("no call of this trace is selected", file=str(source.path))
+    return min(chosen), max(chosen)
+
+
+def _cut(source: Trace, first: int, last: int) -> Cut:
+    """What of the calls before ``first`` has to be kept."""
+    needed = _Needed(source, first, last)
+    while first > 0:
+        calls = frozenset(call.sequence for call in source.iter_calls(0, first) if needed.keeps(call))
+        before = source.call(first - 1)
+        if before.sequence not in calls or why_skipped(before) is None:
+            break
+        # Memory is put at the call before the range, which the player must not pass over.
+        first -= 1
+        needed = _Needed(source, first, last)
+    else:
+        calls = frozenset()
+    return Cut(first, last, calls, needed.modules, needed.allocations, state=first > 0)
+
+
+class _Needed:
+    """Which modules, allocations and earlier calls the calls from ``first`` to ``last`` need."""
+
+    def __init__(self, source: Trace, first: int, last: int) -> None:
+        gone = [m for m in source.module_list if m.unload_call is not None and m.unload_call < first]
+        self.modules = frozenset(m.id for m in source.module_list if m.load_call <= last and m not in gone)
+        kept: list[Allocation] = []
+        dropped: list[Allocation] = []
+        for one in source.allocations:
+            if one.born <= last:
+                (kept if _outlives(one, first, self.modules) else dropped).append(one)
+        self.allocations = frozenset(one.id for one in kept)
+        self._births = {one.born for one in kept}
+        ends = {one.died for one in dropped if one.died is not None} if dropped else set()
+        self._dropped = ({one.born for one in dropped if one.kind in _PLAIN} | ends) - self._births
+        self._dropped -= {one.died for one in kept}
+        self._unloaded = {
+            number for module in gone for number in (module.load_call, module.unload_call)
+        } - self._births
+        self._stale = [(m.handle, m.load_call, m.unload_call or 0) for m in gone]
+
+    def keeps(self, call: Call) -> bool:
+        """Whether an earlier call is needed to make what the range finds."""
+        if call.sequence in self._births:
+            return True
+        if call.sequence in self._dropped or call.sequence in self._unloaded:
+            return False
+        return why_skipped(call) is None and _makes_objects(call) and not self._asks_the_unloaded(call)
+
+    def _asks_the_unloaded(self, call: Call) -> bool:
+        handle = call.arguments.get("hmod", call.arguments.get("library"))
+        return any(handle == one and start < call.sequence < end for one, start, end in self._stale)
+
+
+def _outlives(one: Allocation, first: int, modules: frozenset[int]) -> bool:
+    """Whether an allocation is there at ``first`` or later. Arrays and the like are kept: objects refer to
+    them."""
+    if one.module is not None and one.module not in modules:
+        return False
+    return one.died is None or one.died >= first or one.kind not in (*_PLAIN, AllocationKind.GLOBAL)
+
+
+def _makes_objects(call: Call) -> bool:
+    """Whether a call before a range is issued again: what it changed in memory is kept as contents."""
+    base = entry_name(call.function).base
+    if base in UNIFIED_COPIES:
+        return False
+    handler = HANDLERS.get(base)
+    if handler is None:  # what such a call made is unavailable, in the part as in the whole
+        return changes_state(call.function) and not base.startswith(("cuLaunch", "cuMemcpy", "cuMemset"))
+    return handler.phase is Phase.SETUP
+
+
+def _narrow(source: Trace, cut: Cut, launch: Launch) -> Cut:
+    """Of a cut around one launch, what that launch can reach."""
+    modules = frozenset(() if launch.module is None else (launch.module,))
+    calls = list(source.iter_calls(0, launch.call))
+    if any(entry_name(call.function).base.startswith(_INDIRECT) for call in calls):
+        reached = set(cut.allocations)
+    else:
+        reached = _reached(source, launch) & cut.allocations
+    reached |= {page.allocation for page in source.pages(launch.call)} & cut.allocations
+    reached -= {a.id for a in source.allocations if a.module is not None and a.module not in modules}
+    other = {m.load_call: m.handle for m in source.module_list if m.id not in modules}
+    needed = {a.born for a in source.allocations if a.id in reached}
+    unneeded = {a.born for a in source.allocations if a.id not in reached and a.kind in _PLAIN} - needed
+    kept = frozenset(
+        call.sequence
+        for call in calls
+        if call.sequence in cut.calls
+        and call.sequence not in unneeded
+        and (call.sequence not in other or call.sequence in needed)
+        and not _asks(call, set(other.values()))
+    )
+    state = launch.call > 0
+    return replace(cut, calls=kept, modules=modules, allocations=frozenset(reached), state=state)
+
+
+def _asks(call: Call, handles: set[int]) -> bool:
+    """Whether a call looks something up in one of these modules."""
+    return call.arguments.get("hmod", call.arguments.get("library", -1)) in handles
+
+
+def _reached(source: Trace, launch: Launch) -> set[int]:
+    """Ids of the allocations that a launch reaches, with the memory before it."""
+    before = launch.call - 1
+    live = source.live_allocations(before)
+    spans = LiveSpans()
+    for one in live:
+        spans.add(one.id, one.base, one.size)
+    globals_ = [one.id for one in live if one.module is not None and one.module == launch.module]
+
+    def contents(key: int) -> bytes:
+        return source.read_allocation(key, before, 0, spans.range_of(key)[1])[0]
+
+    return set(reachable(launch.parameters, spans, contents, globals_))

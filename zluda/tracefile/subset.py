@@ -1,0 +1,166 @@
+"""A part of a trace as a trace of its own: chosen calls, what belongs to them, and memory as it was before.
+
+Numbers of calls, modules, functions and allocations stay those of the source, so that a verdict on a part can
+be looked up in the whole. Memory before the first call of the part is put, as ``page`` rows, at the call
+before it; where that call is not part of the trace, a call of :data:`STATE_CALL`, which no driver has, holds
+the place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zluda.errors import TraceError
+from zluda.tracefile import schema
+from zluda.tracefile.blobs import BlobStore
+from zluda.tracefile.memory import page_numbers
+from zluda.tracefile.reader import Trace
+from zluda.tracefile.records import PAGE_BYTES, Allocation
+from zluda.tracefile.writer import TraceWriter
+
+STATE_CALL = "zluda_state"
+"""The function of the call that stands for all calls that were cut away before a part's first."""
+
+Progress = Callable[[int, int], None]
+"""Called with (allocations done, allocations in all)."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of a trace is kept.
+
+    ``calls`` are kept besides all of ``first`` to ``last`` (both included). ``state``: memory of the kept
+    allocations, as it was before ``first``, is kept too.
+    """
+
+    first: int
+    last: int
+    calls: frozenset[int]
+    modules: frozenset[int]
+    allocations: frozenset[int]
+    state: bool
+
+
+# Table → the rows that are kept. `kept_…` are temporary tables of what a cut names.
+_CALL = "(SELECT sequence FROM kept_call)"
+_MODULE = "(SELECT id FROM kept_module)"
+_ROWS: dict[str, str] = {
+    "meta": "true",
+    "signature": f"id IN (SELECT signature FROM source.call WHERE sequence IN {_CALL})",
+    "call": f"sequence IN {_CALL}",
+    "payload": f"call IN {_CALL}",
+    "module": f"id IN {_MODULE}",
+    "image": f"module IN {_MODULE}",
+    "function": f"(module IS NULL OR module IN {_MODULE}) AND first_call <= :last",
+    "shape": f"id IN (SELECT shape FROM source.launch WHERE call IN {_CALL})",
+    "launch": f"call IN {_CALL}",
+    "allocation": "id IN (SELECT id FROM kept_allocation)",
+    "page": "call BETWEEN :first AND :last AND allocation IN (SELECT id FROM kept_allocation)",
+    "gap": f"call IS NULL OR call IN {_CALL}",
+}
+_BLOBS = "id IN (SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page)"
+
+# What is later than the last kept call has not happened yet.
+_FORGET_THE_FUTURE = (
+    "UPDATE module SET unload_call = NULL WHERE unload_call > :last",
+    "UPDATE allocation SET died = NULL WHERE died > :last",
+    "UPDATE call SET parent = NULL WHERE parent IS NOT NULL AND parent NOT IN (SELECT sequence FROM call)",
+)
+
+
+def write_subset(
+    source: Trace, target: Path, cut: Cut, meta: Mapping[str, Any], *, progress: Progress | None = None
+) -> None:
+    """Write the rows of ``source`` that ``cut`` keeps to a new trace at ``target``.
+
+    ``meta`` is added to the source's. Raises :class:`TraceError` where ``target`` is the source itself, or is
+    there and is no trace, or cannot be written.
+    """
+    if target.exists() and target.samefile(source.path):
+        raise TraceError("is the trace that is cut; choose another name", file=str(target))
+    with schema.sqlite_errors(target), closing(schema.create(target)) as connection:
+        connection.execute("ATTACH DATABASE ? AS source", (str(source.path.absolute()),))
+        connection.execute("BEGIN IMMEDIATE")
+        _name_kept(connection, cut)
+        bounds = {"first": cut.first, "last": cut.last}
+        for table, where in (*_ROWS.items(), ("blob", _BLOBS)):
+            connection.execute(f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {where}", bounds)
+        for statement in _FORGET_THE_FUTURE:
+            connection.execute(statement, bounds if ":last" in statement else {})
+        if cut.state:
+            _put_state(connection, source, cut, progress)
+        connection.execute("COMMIT")
+        connection.execute("DETACH DATABASE source")
+        schema.fold(connection)
+    with TraceWriter.reopen(target) as writer:
+        writer.set_meta(meta)
+
+
+def _name_kept(connection: sqlite3.Connection, cut: Cut) -> None:
+    connection.execute("CREATE TEMP TABLE kept_call (sequence INTEGER PRIMARY KEY)")
+    connection.execute(
+        "INSERT INTO kept_call SELECT sequence FROM source.call WHERE sequence BETWEEN ? AND ?",
+        (cut.first, cut.last),
+    )
+    _fill(connection, "kept_call", "sequence", cut.calls)
+    for table, ids in (("kept_module", cut.modules), ("kept_allocation", cut.allocations)):
+        connection.execute(f"CREATE TEMP TABLE {table} (id INTEGER PRIMARY KEY)")
+        _fill(connection, table, "id", ids)
+
+
+def _fill(connection: sqlite3.Connection, table: str, column: str, values: Iterable[int]) -> None:
+    connection.executemany(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", ((v,) for v in values))
+
+
+def _put_state(connection: sqlite3.Connection, source: Trace, cut: Cut, progress: Progress | None) -> None:
+    """Memory before the first call, at the call before it."""
+    before = cut.first - 1
+    if before not in cut.calls:
+        _put_state_call(connection, before, source.call(cut.first).start_ns, source.call(cut.first).thread)
+    blobs = BlobStore(connection)
+    live = [one for one in source.live_allocations(before) if one.id in cut.allocations]
+    for done, allocation in enumerate(live):
+        connection.executemany(
+            "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)",
+            (
+                (before, allocation.id, offset, len(data), blobs.put(data))
+                for offset, data in known_contents(source, allocation, before)
+            ),
+        )
+        if progress is not None:
+            progress(done + 1, len(live))
+
+
+def _put_state_call(connection: sqlite3.Connection, sequence: int, time: int, thread: int) -> None:
+    cursor = connection.execute(
+        "INSERT INTO signature (function, parameters) VALUES (?, ?)", (STATE_CALL, "[]")
+    )
+    connection.execute(
+        "INSERT INTO call VALUES (?, ?, NULL, ?, ?, ?, 0, ?)",
+        (sequence, thread, cursor.lastrowid, time, time, b""),
+    )
+
+
+def known_contents(trace: Trace, allocation: Allocation, call: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, contents) of what is known of an allocation after ``call``; no piece crosses a 64 KiB page."""
+    for number in page_numbers(0, allocation.size):
+        start = number * PAGE_BYTES
+        size = min(PAGE_BYTES, allocation.size - start)
+        data, known = trace.read_allocation(allocation.id, call, start, size)
+        for low, high in [(0, size)] if known is None else _ones(known):
+            yield start + low, data[low:high]
+
+
+def _ones(mask: bytes) -> Iterator[tuple[int, int]]:
+    """The runs of 1 in a mask of 0 and 1."""
+    start = mask.find(1)
+    while start >= 0:
+        stop = mask.find(0, start)
+        stop = len(mask) if stop < 0 else stop
+        yield start, stop
+        start = mask.find(1, stop)
