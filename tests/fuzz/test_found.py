@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from launches import inputs_of, launch, open_device
-from programs import Program
+from programs import Loop, Program
+from statements import Statement
+from trial import apart
 
 import zluda
 from zluda.compiler.amd.disassembler import Line
@@ -173,3 +175,32 @@ def test_vectors_are_no_wider_than_an_access(statement: str, right: bool) -> Non
     registers = ".reg .b64 %p, %l<3>; .reg .b32 %r<4>; .reg .b128 %w;"
     errors = parse_module(f"{HEAD}.visible .entry k() {{ {registers} {statement} ret; }}").errors()
     assert [error.message for error in errors.values()] == ([] if right else ["vector too large"])
+
+
+_EXCHANGE = Statement("atom.exch.b32 %r1, [%own], %r1;")
+_VOTE = Statement("vote.sync.ballot.b32 %r2, %p0, %MASK;")
+_LEFT = "setp.lt.u32 %c, %r0, 1000000000;"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (Loop(3, (_EXCHANGE,), _LEFT), Loop(2, (Statement("bar.sync 0;"), _EXCHANGE))),
+        (Loop(3, (_VOTE, _EXCHANGE), _LEFT), Loop(3, (_VOTE, _EXCHANGE), _LEFT)),
+        (Loop(3, (_VOTE, _EXCHANGE, Loop(2, (_VOTE, _EXCHANGE), _LEFT)), _LEFT),),
+    ],
+)
+def test_lanes_that_left_a_polling_loop_let_the_others_through(body: tuple[Loop, ...]) -> None:
+    """On the CPU they spun at a loop's head, where a barrier or a vote waited for those that still polled."""
+    fault = apart(Program(body, threads=32, seed=1), ("cpu", "gfx1030"), 60)
+    assert fault is None, fault
+
+
+def test_lanes_that_wait_for_each_other_at_two_places_are_found_out() -> None:
+    """In a kernel with a polling loop they were lost: the kernel ended without them."""
+    body = """poll: ld.relaxed.gpu.global.b32 %r1, [%p]; setp.eq.u32 %q1, %r1, 99; @%q1 bra poll;
+        setp.lt.u32 %q0, %r0, 16; @%q0 bra low;
+        vote.sync.ballot.b32 %r2, %q0, -1; bra done;
+        low: vote.sync.ballot.b32 %r2, %q0, -1; done: st.global.b32 [%p], %r2;"""
+    with pytest.raises(zluda.LaunchError, match="can never complete"):
+        words("cpu", body, [0] * 32, threads=32)

@@ -10,17 +10,19 @@ the loop is over. No block before the one that executes ever has lanes waiting, 
 Lanes that leave a loop one by one may hold what the others wait for (locks inside a warp are legal since
 sm_70). In a function with such *polling* loops (``Uniformity.apart``) no lane waits for a polling loop to be
 over: once lanes have left, they go on, and the function's end sends control back to the lanes that still
-poll. Only instructions that lanes execute together, a barrier or a shuffle, wait for the pollers.
+poll. Only instructions that lanes execute together, a barrier or a shuffle, wait for those that take part
+(:mod:`zluda.compiler.cpu.gathering`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zluda.compiler.analysis.cfg import CONVERGENCE, EXIT, Branch, Jump, Leave, Switch
+from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
 from zluda.compiler.analysis.order import Component
 from zluda.compiler.analysis.uniformity import Zone
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.gathering import Gathering
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.registers import Mask
 from zluda.compiler.target import Lanes
@@ -44,6 +46,8 @@ class MaskedControl:
                 self._ends.setdefault(last, []).append(loop)
         self._masks: dict[int, tuple[Value, ...]] = {}
         self._stubs: list[tuple[str, int]] = []
+        heads = [loop.head for loop in self.polling]
+        self._gathering = Gathering(f, self._load_mask, heads) if self.polling else None
 
     def write(self) -> None:
         """Write everything from the function's entry to the label ``done``."""
@@ -90,6 +94,8 @@ class MaskedControl:
         """Add lanes to those that wait at a block."""
         waiting = self._load_mask(index)
         self._store_mask(index, [self.b.or_(w, m) for w, m in zip(waiting, mask, strict=True)])
+        if self._gathering is not None:
+            self._gathering.arrive(mask)
 
     def _any(self, mask: Sequence[Value]) -> Value:
         found = mask[0]
@@ -182,6 +188,8 @@ class MaskedControl:
         self.b.label(run)
         width = self.f.geometry.width
         self._store_mask(index, [self.b.splat(constant("i1", 0), width)] * len(mask))
+        if self._gathering is not None:
+            self._gathering.depart(mask)
         self.f.after_label = after
         self.f.lanes_elsewhere = lambda: self._elsewhere(index, zone)
         self._begin_round(index)
@@ -200,18 +208,8 @@ class MaskedControl:
         return found
 
     def _may_run(self, index: int) -> Value:
-        """Instructions that lanes execute together wait for lanes that poll."""
-        instructions = self.f.graph.blocks[index].instructions
-        if not self.polling or not instructions or instructions[0].opcode not in CONVERGENCE:
-            return constant("i1", 1)
-        return self.b.not_(self._waiting({loop.head for loop in self.polling} - {index}))
-
-    def _resume_polling(self) -> None:
-        """At the end, back to the first loop that lanes still poll in."""
-        for loop in self.polling:
-            on = self.b.fresh("through")
-            self.b.cond_branch(self._any(self._load_mask(loop.head)), self._label(loop.head), on)
-            self.b.label(on)
+        """Whether nobody that a block has to wait for is elsewhere."""
+        return constant("i1", 1) if self._gathering is None else self._gathering.may_run(index)
 
     def _elsewhere(self, index: int, zone: Zone) -> Value:
         """Whether lanes wait at another of the zone's blocks that a barrier may follow."""
@@ -262,13 +260,13 @@ class MaskedControl:
         """Another round of each loop that ends here, while lanes wait at its head; else the next block."""
         for loop in reversed(self._ends.get(index, [])):
             on = self.b.fresh("left")
-            again = self._any(self._load_mask(loop.head))
+            again = self.b.and_(self._any(self._load_mask(loop.head)), self._may_run(loop.head))
             if loop in self.polling:
                 again = self.b.and_(again, self.b.not_(self._waiting(set(zone.blocks) - set(loop.blocks))))
             self.b.cond_branch(again, self._label(loop.head), on)
             self.b.label(on)
         position = zone.blocks.index(index) + 1
-        if position == len(zone.blocks):
-            self._resume_polling()
+        if position == len(zone.blocks) and self._gathering is not None:
+            self._gathering.resume(self._label(zone.blocks[0]))
         following = zone.blocks[position] if position < len(zone.blocks) else zone.exit
         self.b.branch(self._native_target(following) if following == zone.exit else self._label(following))
