@@ -13,13 +13,17 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
+import itertools
+import queue
 import re
+import signal
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +42,7 @@ EXCEPTIONS = Path(__file__).parent / "exceptions.toml"
 
 @dataclass(frozen=True)
 class Outcome:
-    """``identical``, ``differs`` or ``unsupported``; ``detail`` says what and where."""
+    """``identical``, ``differs``, ``unsupported`` or ``crash``; ``detail`` says what and where."""
 
     form: str
     kind: str
@@ -90,6 +94,11 @@ def run(device: Any, group: Group) -> bytes:
             array.free()
 
 
+def apart(group: Group) -> list[Group]:
+    """A group a form."""
+    return [Group(form.name, group.sources, (form,)) for form in group.forms]
+
+
 def judge(device: Any, group: Group, golden: Mapping[str, Expected]) -> list[Outcome]:
     """One outcome a form. A kernel that does not compile is taken apart, so that each form answers for
     itself."""
@@ -98,8 +107,7 @@ def judge(device: Any, group: Group, golden: Mapping[str, Expected]) -> list[Out
     except zluda.Error as error:
         if len(group.forms) == 1:
             return [Outcome(group.forms[0].name, "unsupported", str(error))]
-        alone = [Group(form.name, group.sources, (form,)) for form in group.forms]
-        return [outcome for single in alone for outcome in judge(device, single, golden)]
+        return [outcome for single in apart(group) for outcome in judge(device, single, golden)]
     offsets = group.offsets
     return [
         compare(form, output[start:end], golden[form.name])
@@ -148,21 +156,89 @@ def with_full(golden: dict[str, Expected], directory: Path) -> dict[str, Expecte
     return longer
 
 
-_here: tuple[Any, Mapping[str, Expected]]  # this process's device and golden results
+class Died(Exception):
+    """A process ended under a group; says how."""
 
 
-def _begin(device: str, full: Path | None) -> None:
-    """Open a process's device."""
-    global _here
+class Judge:
+    """A process with its own device, so that one which crashes the process is judged like any other."""
+
+    def __init__(self, device: str, full: Path | None) -> None:
+        self._arguments = (device, full)
+        self._start()
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        self._channel, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, *self._arguments), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __call__(self, group: Group) -> list[Outcome]:
+        """One outcome a form. A group that ends the process is taken apart, so that the form is known."""
+        try:
+            return self._ask(group)
+        except Died as ending:
+            self._start()
+            if len(group.forms) == 1:
+                return [Outcome(group.forms[0].name, "crash", str(ending))]
+            return [outcome for single in apart(group) for outcome in self(single)]
+
+    def _ask(self, group: Group) -> list[Outcome]:
+        try:
+            self._channel.send(group)
+            answer = self._channel.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode or 0
+            ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+            raise Died(f"the process ended: {ending}") from None
+        if isinstance(answer, Exception):
+            raise answer
+        outcomes: list[Outcome] = answer
+        return outcomes
+
+    def close(self) -> None:
+        """End the process."""
+        self._channel.close()
+        self._process.join()
+
+
+def _serve(channel: Connection, device: str, full: Path | None) -> None:
+    """A judge's process: groups in, outcomes out, until the channel is closed."""
     golden, _ = golden_file.load()
-    _here = (
-        zluda.open_device(device, numerics="nvidia"),
-        with_full(golden, full) if full else golden,
-    )
+    expected = with_full(golden, full) if full else golden
+    opened = zluda.open_device(device, numerics="nvidia")
+    while True:
+        try:
+            group = channel.recv()
+        except EOFError:
+            return
+        try:
+            channel.send(judge(opened, group, expected))
+        except Exception as error:  # a fault of this program is the caller's to show
+            channel.send(error)
+            return
 
 
-def _judge_here(group: Group) -> list[Outcome]:
-    return judge(_here[0], group, _here[1])
+def judged(device: str, chosen: Sequence[Group], full: Path | None, jobs: int) -> Iterator[list[Outcome]]:
+    """The outcomes of each group, in the order in which ``jobs`` processes are done with them."""
+    judges: queue.SimpleQueue[Judge] = queue.SimpleQueue()
+    for _ in range(jobs):
+        judges.put(Judge(device, full))
+
+    def ask(group: Group) -> list[Outcome]:
+        mine = judges.get()
+        try:
+            return mine(group)
+        finally:
+            judges.put(mine)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(ask, group) for group in chosen]):
+            yield done.result()
+    while not judges.empty():
+        judges.get().close()
 
 
 def main() -> int:
@@ -182,14 +258,10 @@ def main() -> int:
     count: collections.Counter[str] = collections.Counter()
     forms = all_forms(awaiting=options.awaiting)
     chosen = groups(form for form in forms if re.search(options.forms, form.name))
-    with ProcessPoolExecutor(
-        options.jobs, get_context("spawn"), _begin, (options.device, options.full)
-    ) as pool:
-        for done in as_completed([pool.submit(_judge_here, group) for group in chosen]):
-            for outcome in done.result():
-                count[outcome.kind] += 1
-                if options.verbose or outcome.kind != "identical":
-                    print(f"{outcome.kind:11} {outcome.form}: {outcome.detail}", flush=True)
+    for outcome in itertools.chain.from_iterable(judged(options.device, chosen, options.full, options.jobs)):
+        count[outcome.kind] += 1
+        if options.verbose or outcome.kind != "identical":
+            print(f"{outcome.kind:11} {outcome.form}: {outcome.detail}", flush=True)
     print(f"{options.device}: {dict(count)}")
     return 0 if set(count) <= {"identical"} else 1
 

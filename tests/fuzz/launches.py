@@ -65,8 +65,9 @@ def inputs_of(program: Program) -> Inputs:
 
 def launch(device: Any, text: str, program: Program, inputs: Inputs) -> dict[str, bytes]:
     """Run the kernel; what it left in each buffer."""
-    code, services = device.load(parse_module(text)), Services(device)
-    services.attach(code)
+    module, services = parse_module(text), Services(device)
+    code = device.load(module)
+    services.attach(code, module)
     services.ready()
     kernel = code.kernel("k")
     contents = {
