@@ -90,6 +90,7 @@ def test_info(path: Path) -> None:
         "Recorded at: 2026-05-04 10:00:00 UTC",
         "Calls: 5 in 1 thread",
         "Launches: 1 of 1 kernel",
+        "Translatable: PTX for 1 of 1 launch; what the GPU ran is not known: 1",
         "Modules: 1, 1 with PTX",
         "Allocations: 1, at most 64 bytes at one time",
         "Memory changes: 1, 8 bytes",

@@ -46,6 +46,8 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "File", words.size(overview["file_bytes"])
     yield "Calls", f"{counts['calls']:,} in {words.plural(counts['threads'], 'thread')}"
     yield "Launches", f"{counts['launches']:,} of {words.plural(counts['kernels'], 'kernel')}"
+    if counts["launches"]:
+        yield "Translatable", _translatable(overview)
     yield "Modules", f"{counts['modules']:,}, {counts['modules_with_ptx']:,} with PTX"
     peak = words.size(counts["allocated_bytes"])
     yield "Allocations", f"{counts['allocations']:,}, at most {peak} at one time"
@@ -53,6 +55,21 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Gaps", f"{counts['gaps']:,}" if counts["gaps"] else "none"
     for call in overview["open_calls"]:
         yield "Never returned", f"#{call['call']} {call['function']}"
+
+
+_RAN = {
+    "same-ptx": "the GPU ran what its driver made of it",
+    "sibling": "the GPU ran machine code of the same source",
+    "unknown": "what the GPU ran is not known",
+}
+
+
+def _translatable(overview: Mapping[str, Any]) -> str:
+    """The share of launches that can be translated, and how near their PTX is to what ran."""
+    with_ptx, launches = overview["launches_with_ptx"], overview["counts"]["launches"]
+    text = f"PTX for {with_ptx:,} of {words.plural(launches, 'launch', 'launches')}"
+    ran = [f"{_RAN[kind]}: {count:,}" for kind, count in overview["fidelity"].items()]
+    return "; ".join([text, *ran])
 
 
 def _lists(overview: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Rows]]:

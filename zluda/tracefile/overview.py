@@ -15,6 +15,8 @@ def overview(trace: Trace) -> dict[str, Any]:
     it.
     """
     counts = trace.counts()
+    with_ptx = {module.id for module in trace.module_list if module.ptx_image is not None}
+    kernels = trace.kernels()
     gaps: dict[tuple[str, str], int] = {}
     for gap in trace.gaps:
         gaps[gap.kind, gap.text] = gaps.get((gap.kind, gap.text), 0) + gap.times
@@ -25,8 +27,10 @@ def overview(trace: Trace) -> dict[str, Any]:
         "counts": counts._asdict() | {"allocated_bytes": peak_bytes(trace.allocations)},
         "kernels": [
             {"kernel": name, "module": module, "launches": launches, "gpu_time_ns": time_ns}
-            for name, module, launches, time_ns in trace.kernels()
+            for name, module, launches, time_ns in kernels
         ],
+        "launches_with_ptx": sum(n for _, module, n, _ in kernels if module in with_ptx),
+        "fidelity": trace.fidelities(),
         "modules": [
             {
                 "module": module.id,

@@ -19,6 +19,7 @@ from zluda.tracefile.records import (
     Allocation,
     Call,
     Counts,
+    Fidelity,
     Function,
     Gap,
     Image,
@@ -154,6 +155,14 @@ class Trace:
         order.
         """
         return list(self._read(rows.kernel, rows.SELECT_KERNELS))
+
+    def fidelities(self) -> dict[str, int]:
+        """What the GPU ran, seen from the PTX on record (:class:`Fidelity`) → launches."""
+        sql = (
+            "SELECT fidelity, count(*) FROM launch JOIN shape ON launch.shape = shape.id"
+            " GROUP BY fidelity ORDER BY fidelity"
+        )
+        return dict(self._read(lambda row: (Fidelity(row[0]).value, int(row[1])), sql))
 
     @cached_property
     def module_list(self) -> list[LoadedModule]:
