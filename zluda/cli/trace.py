@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from zluda.cli.say import say
+from zluda.trace.presets import PRESETS
 
 
 @click.command("trace", context_settings={"allow_interspersed_args": False})
@@ -19,9 +20,17 @@ from zluda.cli.say import say
     show_default=True,
     help="calls: no memory but what the host sends; outputs: also what each launch changed.",
 )
+@click.option(
+    "--preset",
+    type=click.Choice(PRESETS),
+    help="Set what this framework needs so that its kernels' PTX is on record.",
+)
+@click.option("--ptx-jit", is_flag=True, help="Have the driver compile PTX where machine code is beside it.")
 @click.option("--quiet", is_flag=True, help="Say nothing when all went well.")
 @click.argument("app", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> None:
+def command(
+    output: Path, capture: str, preset: str | None, ptx_jit: bool, quiet: bool, app: tuple[str, ...]
+) -> None:
     """Record what a program asks of the CUDA driver, and the memory its kernels change.
 
     The exit status is the program's own (128 + signal); 2 if it could not be started or nothing was recorded.
@@ -31,7 +40,7 @@ def command(output: Path, capture: str, quiet: bool, app: tuple[str, ...]) -> No
     from zluda.report.words import plural
     from zluda.trace.session import record
 
-    outcome = record(app, output, capture=capture, note=say)
+    outcome = record(app, output, capture=capture, preset=preset, ptx_jit=ptx_jit, note=say)
     for problem in outcome.problems:
         say(problem)
     if not outcome.calls and not outcome.recovered and not outcome.children:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zluda.errors import Error
@@ -18,14 +18,17 @@ class Application:
     :mod:`zluda.trace.parent`.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start ``command``. Raises :class:`zluda.Error` in one line where that cannot be done."""
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+        """Start ``command``, with ``variables`` added to its environment.
+
+        Raises :class:`zluda.Error` in one line where that cannot be done.
+        """
         reading, writing = os.pipe()
         os.set_inheritable(writing, True)
         try:
             # No descriptor is closed: the program is to find what it would find when it is not recorded.
             line = command_line("zluda.trace.parent", str(os.getpid()), str(writing), *command)
-            self._parent = subprocess.Popen(line, close_fds=False)
+            self._parent = subprocess.Popen(line, close_fds=False, env={**os.environ, **(variables or {})})
         except BaseException:
             os.close(reading)
             raise

@@ -22,6 +22,7 @@ from typing import Any
 
 from zluda.errors import Error
 from zluda.trace.images import read_module
+from zluda.trace.provenance import PtxSources
 from zluda.tracefile import TraceWriter
 from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
@@ -58,7 +59,12 @@ class Recorder:
         self.trace, self.control = trace, control
         self.directory = rings_directory(trace)
         self.writer = TraceWriter.create(trace, {})
-        self.drain = Drain(self.directory, self.writer, read_module=read_module)
+        sources = PtxSources()  # this process has the application's environment
+        self.drain = Drain(
+            self.directory,
+            self.writer,
+            read_module=lambda pieces, capability: read_module(pieces, capability, sources),
+        )
         self.writer.commit()
 
     def run(self) -> dict[str, Any]:

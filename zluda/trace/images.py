@@ -5,6 +5,7 @@ from __future__ import annotations
 from zluda.errors import Error
 from zluda.ptx import containers, parse_module
 from zluda.ptx.elf import cubin_variables
+from zluda.trace.provenance import PtxSources
 from zluda.tracefile import Fidelity, ModuleKind
 from zluda.tracefile.effects import FoundImage, ModuleContents
 
@@ -17,12 +18,15 @@ _KINDS = {
 }
 
 
-def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
+def read_module(
+    pieces: list[bytes], compute_capability: int, sources: PtxSources | None = None
+) -> ModuleContents:
     """The PTX that a device of this compute capability (90 for 9.0) would be given, and its variables; those
     of the machine code where there is no PTX.
 
     ``pieces`` are the images of one load, several where a wrapper pointed to several fat binaries. A damaged
-    image is no error here: it is recorded as it is, and ``problem`` says what is wrong with it.
+    image is no error here: it is recorded as it is, and ``problem`` says what is wrong with it. PTX of
+    machine code that was handed over alone is looked for in ``sources``.
     """
     contents = ModuleContents(kind=ModuleKind.OTHER, found=[], globals=[], fidelity=Fidelity.UNKNOWN)
     if pieces:
@@ -32,7 +36,17 @@ def read_module(pieces: list[bytes], compute_capability: int) -> ModuleContents:
             _read_piece(piece, ordinal, compute_capability, contents)
         except Error as error:
             contents.problem = str(error)
+    if sources is not None and contents.kind is ModuleKind.CUBIN and len(pieces) == 1:
+        _look_elsewhere(pieces[0], sources, contents)
     return contents
+
+
+def _look_elsewhere(cubin: bytes, sources: PtxSources, contents: ModuleContents) -> None:
+    found = sources.find(cubin)
+    if found is None:
+        return
+    contents.found.append(FoundImage(ModuleKind.PTX, found.text, found.architecture, found.origin))
+    contents.fidelity = found.fidelity
 
 
 def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleContents) -> None:

@@ -5,6 +5,7 @@ process.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -28,6 +29,7 @@ class Recording:
     ) -> None:
         """Raises :class:`zluda.Error` where the trace cannot be written."""
         self.trace, self.pid = trace, pid
+        self._variables = meta.get("environment", {})
         self.rows = spec.functions(exports)
         self.directory = rings_directory(trace)
         self._prepare(ring_bytes)
@@ -48,6 +50,7 @@ class Recording:
             command_line("zluda.trace.drain_process", str(self.trace), str(descriptor)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**os.environ, **self._variables},  # as the application: where it finds PTX, the drain does
             pass_fds=(descriptor,),
             start_new_session=True,  # the terminal's interrupt is for the application
         )

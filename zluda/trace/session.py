@@ -18,7 +18,7 @@ from typing import Any
 from zluda import __version__
 from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
-from zluda.trace import spec
+from zluda.trace import presets, spec
 from zluda.trace.application import Application
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
@@ -61,22 +61,31 @@ def record(
     capture: str = "outputs",
     ring_bytes: int = DEFAULT_RING_BYTES,
     progress_seconds: float = PROGRESS_SECONDS,
+    preset: str | None = None,
+    ptx_jit: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
     ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed).
     Children that use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line
-    for each thing worth telling at once. Raises :class:`zluda.Error` where the application cannot be started
-    or the agent cannot get in.
+    for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
+    to be seen; ``ptx_jit`` has the driver compile PTX where machine code is beside it. Raises
+    :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
     frida = _import_frida()
     _check_place(Path(output))
-    process = Application(command)
+    note = note or (lambda text: None)
+    variables = dict(presets.PTX_JIT) if ptx_jit else {}
+    if preset is not None:
+        chosen = presets.variables(preset, os.environ, Path(output))
+        note(presets.explained(preset, chosen))
+        variables |= chosen
+    process = Application(command, variables)
     options = _Options(capture, ring_bytes, progress_seconds)
-    session = _Session(frida, list(command), Path(output), options, note or (lambda text: None))
+    session = _Session(frida, list(command), Path(output), options, note, variables)
     started = time.monotonic()
     with _forwarded_signals(process.pid):
         try:
@@ -138,7 +147,9 @@ class _Session:
         output: Path,
         options: _Options,
         note: Callable[[str], None],
+        variables: dict[str, str],
     ) -> None:
+        self._variables = variables
         self._frida, self._command, self._output = frida, command, output
         self._options, self._note = options, note
         self._main = 0
@@ -272,6 +283,7 @@ class _Session:
             "command": self._command,
             "working_directory": os.getcwd(),
             "capture": self._options.capture,
+            "environment": self._variables,
             "host": platform.node(),
             "system": platform.platform(),
             "zluda": __version__,

@@ -1,0 +1,126 @@
+"""Where the PTX of a module is that was handed over as machine code only.
+
+Frameworks that compile at run time leave the PTX beside the machine code:
+
+* Triton, and torch.compile through it, keep ``KERNEL.cubin`` and ``KERNEL.ptx`` in one directory of a cache
+  (``TRITON_CACHE_DIR``, else ``~/.triton/cache``; Inductor: ``TORCHINDUCTOR_CACHE_DIR``, else
+  ``/tmp/torchinductor_USER``). The cubin that was loaded is known by its digest, so this PTX is what it was
+  assembled from.
+* XLA writes the PTX of each program it compiles to the directory of ``--xla_dump_to`` (``XLA_FLAGS``),
+  without the machine code. It is taken where exactly one text there has the module's kernels, and then only
+  called a sibling of what ran.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from zluda.errors import Error
+from zluda.ptx import elf
+from zluda.records import dataclass
+from zluda.tracefile import Fidelity
+
+_ENTRY = re.compile(rb"^\s*(?:\.\w+\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
+_TARGET = re.compile(rb"^\s*\.target\s+sm_(\w+)", re.MULTILINE)
+_DUMP = re.compile(r"--xla_dump_to=(\S+)")
+_MOST_TEXTS = 10_000  # of a dump directory: one that is larger belongs to more than this program
+
+
+@dataclass(frozen=True)
+class Found:
+    """PTX text, where it was, and how near it is to what ran."""
+
+    text: bytes
+    architecture: str
+    origin: str
+    fidelity: Fidelity
+
+
+class PtxSources:
+    """The places of one process's environment. Looked through again when something new is asked for, since
+    they fill while the program runs.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        self._caches = _cache_directories(environment)
+        dump = _DUMP.search(environment.get("XLA_FLAGS", ""))
+        self._dump = Path(dump[1]) if dump else None
+        self._cubins: dict[Path, bytes] = {}  # file → digest
+        self._entries: dict[Path, frozenset[bytes]] = {}
+
+    def find(self, cubin: bytes) -> Found | None:
+        """The PTX of a cubin; None where it is in none of the places, or which one it is cannot be told."""
+        return self._in_caches(cubin) or self._in_dump(cubin)
+
+    def _in_caches(self, cubin: bytes) -> Found | None:
+        wanted = hashlib.sha256(cubin).digest()
+        for directory in self._caches:
+            for path in directory.rglob("*.cubin"):
+                try:
+                    if path.stat().st_size != len(cubin):
+                        continue
+                    if path not in self._cubins:
+                        self._cubins[path] = hashlib.sha256(path.read_bytes()).digest()
+                    if self._cubins[path] == wanted:
+                        text = path.with_suffix(".ptx").read_bytes()
+                        origin = f"beside the same machine code in {path.parent}"
+                        return Found(text, _architecture(text), origin, Fidelity.SAME_PTX)
+                except OSError:
+                    continue  # evicted while it was looked at, or kept without its PTX
+        return None
+
+    def _in_dump(self, cubin: bytes) -> Found | None:
+        if self._dump is None:
+            return None
+        names = _kernels_of(cubin)
+        texts = {}
+        for path in sorted(self._dump.glob("*.ptx"))[:_MOST_TEXTS]:
+            try:
+                if path not in self._entries:
+                    self._entries[path] = frozenset(_ENTRY.findall(path.read_bytes()))
+                if names and names <= self._entries[path]:
+                    texts[path.read_bytes()] = path
+            except OSError:
+                continue
+        if len(texts) != 1:
+            return None
+        ((text, path),) = texts.items()
+        return Found(
+            text, _architecture(text), f"the only text in {path.parent} with its kernels", Fidelity.SIBLING
+        )
+
+
+def _cache_directories(environment: Mapping[str, str]) -> list[Path]:
+    home = Path(environment.get("HOME", "~")).expanduser()
+    triton = environment.get("TRITON_CACHE_DIR") or str(
+        Path(environment.get("TRITON_HOME", str(home))) / ".triton" / "cache"
+    )
+    inductor = environment.get("TORCHINDUCTOR_CACHE_DIR") or f"/tmp/torchinductor_{_user()}"
+    return [Path(triton), Path(inductor)]
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry in the password database, as in many containers
+        return str(os.getuid())
+
+
+def _kernels_of(cubin: bytes) -> frozenset[bytes]:
+    """Names of a cubin's kernels: each has its code in a section of its own."""
+    try:
+        names = [section.name for section in elf.sections(cubin)]
+    except Error:
+        return frozenset()
+    return frozenset(name[len(".text.") :].encode() for name in names if name.startswith(".text."))
+
+
+def _architecture(text: bytes) -> str:
+    target = _TARGET.search(text)
+    return f"compute_{target[1].decode()}" if target else ""
