@@ -82,7 +82,7 @@ def decide(function: Function, *, everything: bool = False) -> Outcome:
     origins: list[int] | None = None
     while (unrolled := unroll(rule.function, rule.values, rule.live)) is not None:
         copied = unrolled.origins
-        origins = copied if origins is None else [origins[i] for i in copied]
+        origins = copied if origins is None else [origins[i] if i >= 0 else -1 for i in copied]
         rule = _Rule(unrolled.function)
     rule.apply()
     if origins is None or not _roll(given, rule, origins):
@@ -94,6 +94,8 @@ def _roll(given: _Rule, unrolled: _Rule, origins: list[int]) -> bool:
     """Give the function as written what was found for its unrolled form; False where rounds differ."""
     found: dict[int, Changes] = {}
     for i in unrolled.live:
+        if origins[i] < 0:
+            continue
         changes = unrolled.changes(i, origins)
         if found.setdefault(origins[i], changes) != changes:
             return False

@@ -1,16 +1,18 @@
-"""Loops that ptxas unrolls whole before it contracts: those of few rounds, known when it compiles.
+"""Loops that ptxas unrolls before it contracts: whole, or four rounds at a time.
 
 What one round makes is then read by the next in one block of code, and what is made before the loop by the
 first round. A loop is a stretch of text from a label to the only branch back to it, with no loop inside that
-is left.
+is left. Of few rounds, known when it compiles, it is unrolled whole; if it is short and counts by one to a
+limit, and the rounds are not known, by four: then two and one are left (``copies.py`` writes both).
+Not modelled: loops of many known rounds, of which ptxas takes some number at a time.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 
+from zluda.compiler.contract.copies import FOUR, Copier, Counter, Loop, Unrolled
 from zluda.compiler.contract.values import Values
 from zluda.ptx.module import (
     BranchTargets,
@@ -20,15 +22,17 @@ from zluda.ptx.module import (
     Instruction,
     Label,
     LabelStatement,
+    Operand,
     Register,
     Statement,
 )
-from zluda.records import dataclass
 
 MOST_ROUNDS = 1000
 _LIMITS = ((7, 3500), (13, 1950), (17, 1360), (25, 1000), (35, 700), (45, 540), (65, 455), (95, 380))
 """Instructions a round, and how many all rounds together may have: measured with ptxas 13.0 for sm_90."""
 _LIMIT = 310
+_SHORT = 21
+"""Instructions that a round may have for four to be taken at a time, if their number is not known."""
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt,
     "lo": operator.lt,
@@ -41,27 +45,8 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Unrolled:
-    """``origins[i]`` is the instruction of the function before that instruction ``i`` is a copy of."""
-
-    function: Function
-    origins: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """Statements ``first`` to ``last``, of which the last branches back; ``rounds`` times.
-
-    ``leaves`` is the branch out of a loop that is tested at its top, as a statement; else None.
-    """
-
-    first: int
-    last: int
-    rounds: int
-    leaves: int | None
+_OPPOSITE = {"lt": "ge", "lo": "hs", "le": "gt", "ls": "hi", "gt": "le", "hi": "ls", "ge": "lt", "hs": "lo"}
+_OPPOSITE |= {"eq": "ne", "ne": "eq"}
 
 
 def unroll(function: Function, values: Values, live: set[int]) -> Unrolled | None:
@@ -71,14 +56,14 @@ def unroll(function: Function, values: Values, live: set[int]) -> Unrolled | Non
     loops = [loop for region in text.innermost() if (loop := _find(function, text, region, values, live))]
     if not loops:
         return None
-    writer = _Copier(function, text)
+    copier = Copier(function, text.numbers)
     at = 0
     for loop in loops:
-        writer.copy(range(at, loop.first))
-        writer.unroll(loop)
+        copier.copy(range(at, loop.first))
+        copier.unroll(loop)
         at = loop.last + 1
-    writer.copy(range(at, len(body)))
-    return writer.result()
+    copier.copy(range(at, len(body)))
+    return copier.result()
 
 
 class _Text:
@@ -141,7 +126,7 @@ class _Text:
 
 def _find(
     function: Function, text: _Text, region: tuple[int, int], values: Values, live: set[int]
-) -> _Loop | None:
+) -> Loop | None:
     """The loop of a stretch of text if ptxas unrolls it."""
     first, last = region
     if not text.is_closed(first, last):
@@ -162,11 +147,32 @@ def _find(
         if not isinstance(target, Label) or first <= text.labels.get(target.name, first) <= last:
             return None
     at = text.numbers[last if leaves is None else leaves]
-    count = _Counter(values, numbers, always).rounds(at, jump.guard, tested_first=leaves is not None)
+    counter = _Counter(values, numbers, always).find(at, jump.guard)
     size = sum(1 for i in numbers if i in live and i not in values.copies)
-    if count is None or count * size > _most(size):
+    if counter is None:
         return None
-    return _Loop(first, last, count, leaves)
+    if counter.start is not None and counter.limit is not None:
+        count = rounds(counter, jump.guard, tested_first=leaves is not None)
+        if count is None or count * size > _most(size):
+            return None
+        return Loop(first, last, leaves, count, None)
+    fours = size - (leaves is not None) <= _SHORT and _is_taken_by_four(text, counter, jump, begins, leaves)
+    return Loop(first, last, leaves, None, counter) if fours else None
+
+
+def _is_taken_by_four(
+    text: _Text, counter: Counter, jump: Instruction, begins: range, leaves: int | None
+) -> bool:
+    """Whether the rounds left are the difference of limit and counter, and the loop was not yet taken so."""
+    label = text.body[begins.start]
+    assert isinstance(label, LabelStatement) and jump.guard is not None
+    if FOUR in label.name or (leaves is not None and begins.stop - begins.start > 2):
+        return False
+    goes_on = jump.guard.negated == (leaves is not None)
+    compare = counter.compare if goes_on else _OPPOSITE[counter.compare]
+    up = compare in ("lt", "lo", "ne") and counter.step == 1
+    down = compare in ("gt", "hi", "ne") and counter.step == -1
+    return (up or down) and counter.tests_next == (leaves is None) and counter.type.bits >= 32
 
 
 def _most(size: int) -> int:
@@ -175,133 +181,90 @@ def _most(size: int) -> int:
 
 
 class _Counter:
-    """How often a loop goes round: a counter begins at a constant, is added one to it, compared with one."""
+    """Looks for what a loop counts with: added a constant to once a round, and compared with a limit."""
 
     def __init__(self, values: Values, inside: range, always: set[int]) -> None:
         self.values, self.inside, self.always = values, inside, always
         self.instructions = values.instructions
 
-    def rounds(self, branch: int, guard: Guard, *, tested_first: bool) -> int | None:
-        """How often; None where that is not known, or more than MOST_ROUNDS times.
-
-        ``branch`` leaves the loop if ``tested_first``, else it goes back.
-        """
+    def find(self, branch: int, guard: Guard) -> Counter | None:
+        """What the branch that leaves the loop or goes back is decided by; None for another decision."""
         places = self.values.definitions_at(branch, guard.register.name)
         if len(places) != 1 or places[0] not in self.always:
             return None
-        test = self.instructions[places[0]]
+        at = places[0]
+        test = self.instructions[at]
         if test.opcode != "setp" or "boolop" in test.slots or test.guard or test.type.kind not in "usb":
             return None
-        limit = self.values.of(places[0], test.operands[2], test.type)
-        counter = test.operands[1]
-        if limit.kind != "const" or not isinstance(counter, Register) or test.slots["cmp"] not in _COMPARE:
+        register, limit = test.operands[1], test.operands[2]
+        if not isinstance(register, Register) or test.slots["cmp"] not in _COMPARE:
             return None
-        read = self.values.definitions_at(places[0], counter.name)
+        read = self.values.definitions_at(at, register.name)
         steps = [i for i in read if i in self.inside]
-        start = self._start(steps[0], counter) if len(steps) == 1 else None
-        step = self._step(steps[0], counter) if start is not None else None
-        if start is None or step is None or len(read) > 2:
+        step = self._step(steps[0], register) if len(steps) == 1 and len(read) <= 2 else None
+        if step is None or not self._is_constant(at, limit):
             return None
-        bits, signed = test.type.bits, test.type.kind == "s"
-        compare, count = _COMPARE[test.slots["cmp"]], 0
-        value, last = (_wrapped(v, bits, signed) for v in (start, limit.bits))
-        while count <= MOST_ROUNDS:
-            after = _wrapped(value + step, bits, signed)
-            seen = after if len(read) == 1 else value
-            holds = compare(seen, last) != guard.negated
-            if tested_first and holds:
-                return count
-            value, count = after, count + 1
-            if not tested_first and not holds:
-                return count
-        return None
+        bound = self.values.of(at, limit, test.type)
+        start = self._start(steps[0], register)
+        return Counter(
+            register,
+            limit,
+            test.type,
+            test.slots["cmp"],
+            step,
+            len(read) == 1,
+            start,
+            bound.bits if bound.kind == "const" else None,
+        )
+
+    def _is_constant(self, at: int, limit: Operand) -> bool:
+        """Whether the limit is the same in all rounds."""
+        if isinstance(limit, Immediate):
+            return True
+        if not isinstance(limit, Register) or limit.special:
+            return False
+        return not any(i in self.inside for i in self.values.definers.get(limit.name, []))
 
     def _start(self, step: int, counter: Register) -> int | None:
-        """The constant that the counter is before the first round."""
-        places = self.values.definitions_at(step, counter.name)
-        outside = [i for i in places if i not in self.inside]
-        if len(places) != 2 or len(outside) != 1 or step not in places:
-            return None
-        value = self.values.made_by(outside[0])
-        return value.bits if value.kind == "const" else None
+        """The constant that the counter is before the first round; None if it is not one."""
+        outside = [i for i in self.values.definitions_at(step, counter.name) if i not in self.inside]
+        value = self.values.made_by(outside[0]) if len(outside) == 1 else None
+        return value.bits if value is not None and value.kind == "const" else None
 
     def _step(self, at: int, counter: Register) -> int | None:
+        """What is added once a round, to nothing but what the last round left or the loop began with."""
         instruction = self.instructions[at]
         if at not in self.always or instruction.guard or instruction.opcode not in ("add", "sub"):
             return None
         amount = instruction.operands[2]
+        places = self.values.definitions_at(at, counter.name)
+        if any(i in self.inside and i != at for i in places) or at not in places:
+            return None
         if instruction.operands[1] != counter or not isinstance(amount, Immediate):
             return None
         return amount.value if instruction.opcode == "add" else -amount.value
 
 
+def rounds(counter: Counter, guard: Guard, *, tested_first: bool) -> int | None:
+    """How often a loop goes round whose counter starts and ends at constants; None for MOST_ROUNDS or more.
+
+    ``guard`` is that of the branch out of the loop if ``tested_first``, else of that back.
+    """
+    assert counter.start is not None and counter.limit is not None
+    bits, signed = counter.type.bits, counter.type.kind == "s"
+    compare = _COMPARE[counter.compare]
+    value, last = (_wrapped(v, bits, signed) for v in (counter.start, counter.limit))
+    for count in range(MOST_ROUNDS):
+        after = _wrapped(value + counter.step, bits, signed)
+        holds = compare(after if counter.tests_next else value, last) != guard.negated
+        if tested_first and holds:
+            return count
+        if not tested_first and not holds:
+            return count + 1
+        value = after
+    return None
+
+
 def _wrapped(value: int, bits: int, signed: bool) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if signed and value >> (bits - 1) else value
-
-
-class _Copier:
-    """Writes the function that has a loop's rounds one behind the other."""
-
-    def __init__(self, function: Function, text: _Text) -> None:
-        self.function, self.text = function, text
-        self.body: list[Statement] = []
-        self.origins: list[int] = []
-        self.copies = 0
-
-    def copy(self, places: range, skipped: frozenset[int] = frozenset(), suffix: str = "") -> None:
-        """Copies of statements; the labels among them, and branches to those, get ``suffix``."""
-        own = set()
-        if suffix:
-            labels = (self.text.body[at] for at in places)
-            own = {label.name for label in labels if isinstance(label, LabelStatement)}
-        for at in places:
-            if at not in skipped:
-                self.put(self._renamed(self.text.body[at], own, suffix), self.text.numbers[at])
-
-    def _renamed(self, statement: Statement, own: set[str], suffix: str) -> Statement:
-        if isinstance(statement, LabelStatement) and statement.name in own:
-            return replace(statement, name=statement.name + suffix)
-        if isinstance(statement, Instruction) and statement.opcode == "bra":
-            target = statement.operands[-1]
-            if isinstance(target, Label) and target.name in own:
-                return replace(statement, operands=(*statement.operands[:-1], Label(target.name + suffix)))
-        return statement
-
-    def put(self, statement: Statement, origin: int) -> None:
-        if isinstance(statement, Instruction):
-            if statement.ordinal != len(self.origins):
-                statement = replace(statement, ordinal=len(self.origins))
-            self.origins.append(origin)
-        self.body.append(statement)
-
-    def unroll(self, loop: _Loop) -> None:
-        """All rounds of a loop; one tested at its top goes once more to the branch that leaves it."""
-        left_out = frozenset(p for p in (loop.first, loop.last, loop.leaves) if p is not None)
-        for _ in range(loop.rounds):
-            self.copies += 1
-            self.copy(range(loop.first, loop.last + 1), left_out, f"$round{self.copies}")
-        if loop.leaves is not None:
-            self.copy(range(loop.first + 1, loop.leaves))
-            leaving = self.text.body[loop.leaves]
-            assert isinstance(leaving, Instruction)
-            self.put(replace(leaving, guard=None), self.text.numbers[loop.leaves])
-
-    def result(self) -> Unrolled:
-        places: dict[int, list[int]] = {}
-        for i, origin in enumerate(self.origins):
-            places.setdefault(origin, []).append(i)
-        end = [len(self.origins)]
-        lines = [
-            replace(line, ordinal=i)
-            for line in self.function.debug_lines
-            for i in places.get(line.ordinal, end)
-        ]
-        pragmas = [replace(p, ordinal=places.get(p.ordinal, end)[0]) for p in self.function.pragmas]
-        function = replace(
-            self.function,
-            body=self.body,
-            debug_lines=tuple(sorted(lines, key=lambda line: line.ordinal)),
-            pragmas=tuple(pragmas),
-        )
-        return Unrolled(function, self.origins)
