@@ -19,6 +19,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
 
     build("libcuda.c", "libcuda.so.1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-lpthread")
     build("app.c", "app", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
+    build("graphs.c", "graphs", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
     build("late.c", "late", "-ldl")
     return StandIn(directory)
 

@@ -25,6 +25,10 @@ class StandIn:
         return str(self.directory / "late")
 
     @property
+    def graphs(self) -> str:
+        return str(self.directory / "graphs")
+
+    @property
     def driver(self) -> str:
         return str(self.directory / "libcuda.so.1")
 

@@ -215,10 +215,11 @@ def test_memory_freed_while_its_next_allocation_is_under_way(scene: Scene) -> No
         assert contents(trace, second.id, after.call, 4) == struct.pack("<I", 9)
 
 
-def test_work_put_in_a_graph_is_a_gap(scene: Scene) -> None:
+def test_work_put_in_a_graph_is_inside_the_capture(scene: Scene) -> None:
     with open_trace(scene("capture").trace) as trace:
+        assert trace.call(7).function == "cuLaunchKernel" and trace.call(7).parent == 6
+        assert not trace.gaps
         assert [launch.call for launch in trace.iter_launches()] == [9]
-        assert {gap.call for gap in trace.gaps if gap.kind == "graph"} == {7}
 
 
 def test_handles_that_come_again_after_an_unload(scene: Scene) -> None:

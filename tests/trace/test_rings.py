@@ -177,6 +177,17 @@ def test_launches_of_several_shapes_and_failed_ones_in_a_loop(trace: Path, produ
         assert sum(call.result == 1 for call in opened.iter_calls()) == 9
 
 
+def test_launches_into_a_graph_in_a_loop_are_none(trace: Path, producer: Producer) -> None:
+    load_kernel(producer)
+    for index in range(300):
+        launch(producer, struct.pack("<Q", index))
+        captured = producer.enter("cuLaunchKernel", [0x20, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0])
+        producer.leave(captured, flags=ring.LEAVE_DEFERRED)
+    drained(trace, producer)
+    with open_trace(trace) as opened:
+        assert [one.call % 2 for one in opened.iter_launches()] == 300 * [0]
+
+
 def test_a_handle_that_comes_again_in_a_loop_is_another_kernel(trace: Path, producer: Producer) -> None:
     load_kernel(producer)
     for _ in range(300):
@@ -239,10 +250,10 @@ def test_a_pool_allocation_can_be_freed(trace: Path, producer: Producer) -> None
 
 def test_effects_without_replay_are_counted(trace: Path, producer: Producer) -> None:
     for _ in range(5):
-        producer.call("cuStreamBeginCapture_v2", [0, 0])
+        producer.call("cuGraphicsUnregisterResource", [0])
     drained(trace, producer)
     with open_trace(trace) as opened:
-        counts = [gap.times for gap in opened.gaps if gap.kind == "cuStreamBeginCapture"]
+        counts = [gap.times for gap in opened.gaps if gap.kind == "cuGraphicsUnregisterResource"]
         assert sum(counts) == 5
 
 

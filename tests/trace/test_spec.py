@@ -50,7 +50,7 @@ def _meaning(function: dict[str, Any]) -> list[object]:
     [
         ("cuLaunchKernel", "effect", True),
         ("cuMemAlloc_v2", "effect", True),
-        ("cuGraphLaunch", "effect", False),
+        ("cuGraphLaunch", "effect", True),
         ("cuDeviceGetAttribute", "query", False),
         ("cuModuleGetFunction", "effect", True),
         ("cuMemAdvise", "hint", False),

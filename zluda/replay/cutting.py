@@ -32,7 +32,7 @@ def trim(source: Trace, target: Path, selection: Selection, *, progress: Progres
     Calls in between are kept whether selected or not: later ones depend on them. Raises :class:`TraceError`
     where nothing is selected.
     """
-    first, last = _ends(source, selection)
+    first, last = _whole_graphs(source, *_ends(source, selection))
     cut = _cut(source, first, last)
     write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
     return cut
@@ -44,6 +44,14 @@ def extract(source: Trace, target: Path, launch: int, *, progress: Progress | No
     ``launch`` is the number of the launching call. Raises :class:`TraceError` where that is none.
     """
     one = source.launch(launch)
+    if source.graphs.is_node(source.call(launch)):
+        parent = source.call(launch).parent
+        raise TraceError(
+            f"a node of the graph that call {parent} launched, between whose nodes memory is not on record; "
+            f"`zluda trim --select {parent}` cuts out the graph",
+            file=str(source.path),
+            call=launch,
+        )
     cut = _narrow(source, _cut(source, launch, launch), one)
     write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
     return cut
@@ -68,13 +76,23 @@ def _ends(source: Trace, selection: Selection) -> tuple[int, int]:
     return min(chosen), max(chosen)
 
 
+def _whole_graphs(source: Trace, first: int, last: int) -> tuple[int, int]:
+    """The range, wider where it begins or ends inside the launch of a graph."""
+    parent = source.call(first).parent
+    if parent is not None and source.graphs.is_node(source.call(first)):
+        first = parent
+    launch = source.call(last)
+    owner = launch.parent if launch.parent is not None and source.graphs.is_node(launch) else last
+    return first, source.graphs.end(owner) or last
+
+
 def _cut(source: Trace, first: int, last: int) -> Cut:
     """What of the calls before ``first`` has to be kept."""
     needed = _Needed(source, first, last)
     while first > 0:
         calls = frozenset(call.sequence for call in source.iter_calls(0, first) if needed.keeps(call))
         before = source.call(first - 1)
-        if before.sequence not in calls or why_skipped(before) is None:
+        if before.sequence not in calls or why_skipped(before, source) is None:
             break
         # Memory is put at the call before the range, which the player must not pass over.
         first -= 1
@@ -88,6 +106,7 @@ class _Needed:
     """Which modules, allocations and earlier calls the calls from ``first`` to ``last`` need."""
 
     def __init__(self, source: Trace, first: int, last: int) -> None:
+        self._source = source
         gone = [m for m in source.module_list if m.unload_call is not None and m.unload_call < first]
         self.modules = frozenset(m.id for m in source.module_list if m.load_call <= last and m not in gone)
         kept: list[Allocation] = []
@@ -111,7 +130,11 @@ class _Needed:
             return True
         if call.sequence in self._dropped or call.sequence in self._unloaded:
             return False
-        return why_skipped(call) is None and _makes_objects(call) and not self._asks_the_unloaded(call)
+        return (
+            why_skipped(call, self._source) is None
+            and _makes_objects(call)
+            and not self._asks_the_unloaded(call)
+        )
 
     def _asks_the_unloaded(self, call: Call) -> bool:
         handle = call.arguments.get("hmod", call.arguments.get("library"))

@@ -114,6 +114,10 @@ class Envelopes:
             return Explained(False, f"no envelope could be drawn: {error}")
         return _verdict(left, ", ".join(names))
 
+    def approximates(self, launch: Launch) -> bool:
+        """Whether a launch's kernel, or what it calls, has approximate instructions."""
+        return bool(self._approximations(launch))
+
     def _approximations(self, launch: Launch) -> list[str]:
         """Those of the kernel and all it can call; none where there is no PTX to tell."""
         from zluda.compiler.lower.approximate import approximations

@@ -45,13 +45,13 @@ class LaunchPlayer:
         self._types: LaunchTypes | None = None
         self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
         self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
-        self._gaps = {gap.call: gap.text for gap in record.trace.gaps if gap.call is not None}
+        self.gaps = {gap.call: gap.text for gap in record.trace.gaps if gap.call is not None}
 
     def play(self, call: Call, launch: Launch) -> tuple[LaunchResult, Ranges]:
         """Run a launch and judge it, or say why not."""
         state = self._recovery.state
-        reach = self._reach(launch)
-        blocked = self._why_left_out(launch, reach)
+        reach = self.reach(launch)
+        blocked = self.why_left_out(launch, reach)
         if blocked is not None:
             return self._without(launch, reach, blocked)
         since = {one.id: one.differing_since for one in reach if one.differing_since is not None}
@@ -69,7 +69,7 @@ class LaunchPlayer:
         recorded = state.memory.record_pages(launch.call)
         if not launch.captured and not recorded:
             return self._unrecorded(launch, replayed, seconds)
-        return self._judge(call, launch, reach, recorded, replayed, since, seconds)
+        return self.judge(call, launch, reach, recorded, replayed, since, seconds)
 
     def settle(self) -> None:
         """After a launch was judged and written: one that is ``within`` leaves the record's memory behind.
@@ -91,7 +91,7 @@ class LaunchPlayer:
 
     def leave_out(self, launch: Launch, why_not: Unavailable) -> tuple[LaunchResult, Ranges]:
         """A launch that is not to be run: the record's memory after it takes its place."""
-        return self._without(launch, self._reach(launch), why_not)
+        return self._without(launch, self.reach(launch), why_not)
 
     def type_of(self, one: LiveAllocation) -> str:
         """Element type of an allocation, by the last launch that reached it."""
@@ -100,13 +100,15 @@ class LaunchPlayer:
             return one.array.shape.element
         return BYTES if launch is None else self._type(one, launch)
 
-    def _reach(self, launch: Launch) -> list[LiveAllocation]:
+    def reach(self, launch: Launch) -> list[LiveAllocation]:
+        """What a launch reaches; noted as the last one that does."""
         reach = self._recovery.state.memory.reach(launch.parameters, launch.module)
         for one in reach:
             self._last[one.id] = launch
         return reach
 
-    def _why_left_out(self, launch: Launch, reach: Iterable[LiveAllocation]) -> Unavailable | None:
+    def why_left_out(self, launch: Launch, reach: Iterable[LiveAllocation]) -> Unavailable | None:
+        """Why a launch cannot or need not run; None for one that can."""
         if not self._selection.contains(launch.call, launch.kernel):
             return LEFT_OUT
         if self._deaths[launch.kernel] >= MAX_DEATHS:
@@ -117,7 +119,7 @@ class LaunchPlayer:
 
     # --- a launch that ran ------------------------------------------------------------------------------
 
-    def _judge(
+    def judge(
         self,
         call: Call,
         launch: Launch,
@@ -126,7 +128,13 @@ class LaunchPlayer:
         replayed: Ranges,
         since: dict[int, int],
         seconds: float,
+        *,
+        envelope: bool = True,
     ) -> tuple[LaunchResult, Ranges]:
+        """The verdict of a launch that ran, by what record and replay have changed after ``launch.call``.
+
+        ``envelope``: the record's memory before that call is what the launch read, so it can be repeated.
+        """
         memory = self._recovery.state.memory
         compared = compare_memory(
             memory,
@@ -147,13 +155,16 @@ class LaunchPlayer:
             key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
             for key in {**recorded, **replayed}
         }
-        if verdict is Verdict.DIFFERS and self._recovery.state.driver.numerics == "native":
+        native = self._recovery.state.driver.numerics == "native"
+        if verdict is Verdict.DIFFERS and native and not envelope and self._envelopes.approximates(launch):
+            verdict, reason = Verdict.GAP, _NO_ENVELOPE
+        elif verdict is Verdict.DIFFERS and native:
             explained = self._envelopes.explain(call, launch, compared.buffers, memory)
             reason = explained.reason or reason
             if explained.within:
                 verdict, self._within = Verdict.WITHIN, (launch.call, changed)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
-        return _result(launch, verdict, reason, compared=compared, seconds=seconds), changed
+        return result_of(launch, verdict, reason, compared=compared, seconds=seconds), changed
 
     def _unrecorded(self, launch: Launch, replayed: Ranges, seconds: float) -> tuple[LaunchResult, Ranges]:
         """The record has no memory after this launch: what it wrote here is all there is."""
@@ -162,9 +173,9 @@ class LaunchPlayer:
             for start, stop in spans:
                 memory.wrote_unrecorded(memory.live[key], start, stop)
         verdict, reason = Verdict.NOT_COMPARED, "the record holds no memory after this launch"
-        if launch.call in self._gaps:
-            verdict, reason = Verdict.GAP, self._gaps[launch.call]
-        return _result(launch, verdict, reason, seconds=seconds), replayed
+        if launch.call in self.gaps:
+            verdict, reason = Verdict.GAP, self.gaps[launch.call]
+        return result_of(launch, verdict, reason, seconds=seconds), replayed
 
     def _unmade_argument(self, launch: Launch) -> Unavailable | None:
         """That a parameter is the handle of an object (a texture's, say) that this replay has not made.
@@ -240,14 +251,14 @@ class LaunchPlayer:
         if began:
             if isinstance(error, RunnerDied) or not self._recovery.state.driver.recover():
                 self._recovery.rebuild(launch.call)
-                reach = self._reach(launch)
+                reach = self.reach(launch)
             for one in reach:
                 self._recovery.state.memory.touched(one, 0, one.size)
         return self._without(launch, reach, failure, rewrite=began)
 
     def _failed_there_too(self, launch: Launch) -> Unavailable | None:
         """That the recorded launch failed as well: to fail is what it should do."""
-        failed = STREAM_FAILED.fullmatch(self._gaps.get(launch.call, ""))
+        failed = STREAM_FAILED.fullmatch(self.gaps.get(launch.call, ""))
         if failed is None:
             return None
         result = int(failed[1])
@@ -272,18 +283,23 @@ class LaunchPlayer:
         else:
             missing = f"it needs what call {launch.call} ({launch.kernel}) computed"
             state.taint((one.id for one in reach), Unavailable(Verdict.GAP, missing))
-        return _result(launch, failure.verdict, reason), recorded
+        return result_of(launch, failure.verdict, reason), recorded
 
+
+_NO_ENVELOPE = (
+    "it differs, and computes approximately; inside a graph its inputs are not on record, "
+    "so no envelope can be drawn"
+)
 
 LEFT_OUT = Unavailable(Verdict.NOT_REPLAYED, "left out by the selection")
 
 
 def not_compared(launch: Launch, reason: str) -> LaunchResult:
     """The result of a launch that NVIDIA itself has no result of."""
-    return _result(launch, Verdict.NOT_COMPARED, reason)
+    return result_of(launch, Verdict.NOT_COMPARED, reason)
 
 
-def _result(
+def result_of(
     launch: Launch,
     verdict: Verdict,
     reason: str,

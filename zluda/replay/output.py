@@ -107,13 +107,18 @@ class ReplayWriter:
         memory: ReplayMemory,
         changed: Ranges,
         result: LaunchResult | None,
+        *,
+        node: bool = False,
     ) -> None:
-        """Write a call with what it ``changed``, as the replay's memory has it now."""
+        """Write a call with what it ``changed``, as the replay's memory has it now.
+
+        Of a ``node`` of a graph it is not known yet whether it was replayed.
+        """
         self._write_row(call)
         if launch is not None:
             ran = result is not None and result.seconds is not None
             self._write_launch(launch, captured=ran)
-            if not ran:
+            if not ran and not node:
                 self._writer.add_gap(call.sequence, NOT_REPLAYED, result.reason if result else "")
         for key, spans in changed.items():
             one = memory.live.get(key)
@@ -121,6 +126,12 @@ class ReplayWriter:
                 assert one is not None
                 data = bytes(memory.read(one, start, stop - start))
                 self._writer.add_page(call.sequence, self._allocations[key], start, data)
+
+    def write_unplayed(self, results: Iterable[LaunchResult]) -> None:
+        """Of the results of a graph's kernels, those of kernels that were not replayed."""
+        for result in results:
+            if result.seconds is None:
+                self._writer.add_gap(result.call, NOT_REPLAYED, result.reason)
 
     def _write_row(self, call: Call) -> None:
         key = _key(call.function, call.arguments)

@@ -14,7 +14,8 @@ What happens to one call:
    after it are judged. Where the record has none, what it reaches is tainted.
 5. The runner died (``recovery``): a new one is started, calls that make objects are replayed up to here, and
    memory is set to the record's. So one crash costs one verdict.
-6. Contents that the record learnt without a call's doing (captured before a launch first reached them) are
+6. A graph (``graphs``) is launched: its nodes follow as calls, are issued, and judged when it has ended.
+7. Contents that the record learnt without a call's doing (captured before a launch first reached them) are
    written into the replay: they are inputs.
 """
 
@@ -27,6 +28,7 @@ from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.envelope import Envelopes
+from zluda.replay.graphs import GraphPlayer
 from zluda.replay.handlers import Handler, Phase, delivered_to, handler_of, source_of
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
@@ -39,6 +41,7 @@ from zluda.replay.recovery import Recovery, death, decoding, doubt, why_skipped
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection, Trace
+from zluda.tracefile.graphs import LAUNCH as GRAPH_LAUNCH
 
 # Calls without a handler whose effect may reach any memory, not just what their arguments point to.
 _REACHES_ANYTHING = ("cuGraphLaunch", "cuLaunch", "cuStreamBatchMemOp", "cuMemcpy3DBatch", "cuMemcpyBatch")
@@ -61,6 +64,7 @@ class Player:
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, contract=session.contract, time_limit=session.time_limit)
         self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes)
+        self._graphs = GraphPlayer(trace, self._recovery, selection, self._launches)
 
     @property
     def unplayed(self) -> Counter[str]:
@@ -92,35 +96,63 @@ class Player:
             for _, (allocation, base) in sorted(moved.items())
         ]
 
-    def play(self, call: Call, launch: Launch | None) -> LaunchResult | None:
-        """Play one call, which made ``launch`` if it launched; returns its verdict where it has one."""
-        result, changed = self._play(call, launch)
+    def play(self, call: Call, launch: Launch | None) -> list[LaunchResult]:
+        """Play one call, which made ``launch`` if it launched; returns its verdict where it has one.
+
+        The verdicts of a graph's kernels come with the call at its end.
+        """
+        node = self._trace.graphs.is_node(call)
+        if node and self._graphs.is_end(call):
+            results, changed = self._end_of_graph(call)
+        else:
+            result, changed = self._play(call, launch, node=node)
+            results = [] if result is None else [result]
         if self._output is not None:
-            self._output.write_call(call, launch, self._recovery.state.memory, changed, result)
+            memory, result = self._recovery.state.memory, results[0] if results and not node else None
+            self._output.write_call(call, launch, memory, changed, result, node=node)
+            if node and launch is None:
+                self._output.write_unplayed(results)
         self._launches.settle()
-        return result
+        return results
 
     def close(self) -> None:
         """End what was started to judge launches."""
         self._envelopes.close()
 
-    def _play(self, call: Call, launch: Launch | None) -> tuple[LaunchResult | None, Ranges]:
+    def _end_of_graph(self, call: Call) -> tuple[list[LaunchResult], Ranges]:
+        results, changed = self._graphs.end(call)
+        printed = self._printed() if results else ""
+        if printed:
+            results[-1] = replace(results[-1], printed=printed)
+        return results, changed
+
+    def _play(self, call: Call, launch: Launch | None, *, node: bool) -> tuple[LaunchResult | None, Ranges]:
         state = self._recovery.state
-        skipped = why_skipped(call)
+        skipped = why_skipped(call, self._trace)
         if skipped is not None:
             state.settle_allocations(call, Unavailable(Verdict.GAP, f"{call.function}: {skipped}"))
             state.bury_allocations(call)
             return None if launch is None else not_compared(launch, skipped), {}
-        handler = handler_of(state, call, entry_name(call.function).base)
+        base = entry_name(call.function).base
+        handler = handler_of(state, call, base)
+        if base == GRAPH_LAUNCH and not self._graphs.begin(call):
+            handler = None
         phase = None if handler is None else handler.phase
+        if launch is not None and phase is Phase.LAUNCH and node:
+            self._graphs.play(call, launch)
+            return None, {}
         if launch is not None and phase is Phase.LAUNCH:
             result, changed = self._launches.play(call, launch)
             return replace(result, printed=self._printed()), changed
         if handler is not None and phase is Phase.COPY:
-            return self._copy(call, handler), self._settle(call, None)
+            return self._copy(call, handler, node=node), self._settle(call, None)
         if launch is not None or handler is None or phase is Phase.LAUNCH:
             return self._without_handler(call, launch)
         failure = self._recovery.issue(call, handler)
+        if node and phase is Phase.WRITE:
+            self._graphs.wrote()
+        if node and failure is not None:
+            self._graphs.fail(failure)
         return None, self._settle(call, failure, wrote=phase is Phase.WRITE)
 
     def _printed(self) -> str:
@@ -168,7 +200,7 @@ class Player:
         data += b"".join(v[: len(v) // 8 * 8] for v in values if isinstance(v, bytes))
         state.taint(state.memory.pointed_to(data), failure)
 
-    def _copy(self, call: Call, handler: Handler) -> LaunchResult:
+    def _copy(self, call: Call, handler: Handler, *, node: bool) -> LaunchResult:
         """Play and judge a copy to the host."""
         state = self._recovery.state
         try:
@@ -183,6 +215,8 @@ class Player:
                 assert isinstance(data, bytes)
         except RunnerDied as died:
             self._recovery.rebuild(call.sequence)
+            if node:
+                self._graphs.fail(death(died))
             return _unjudged(call, death(died))
         except Error as error:
             return _unjudged(call, why(error))

@@ -19,7 +19,7 @@ from zluda.replay.names import changes_state, entry_name
 from zluda.replay.playback import Playback, Record, why
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
-from zluda.tracefile import Call
+from zluda.tracefile import Call, Trace
 
 _LOST = Unavailable(Verdict.GAP, "its inputs were lost with a runner that died")
 
@@ -85,7 +85,7 @@ class Recovery:
     def _issue_again(self, call: Call) -> None:
         """A call on the way to the call being judged: only objects are made, memory comes from the record."""
         state = self.state
-        skipped = why_skipped(call)
+        skipped = why_skipped(call, self._record.trace)
         handler = handler_of(state, call, entry_name(call.function).base)
         failure: Unavailable | None = None
         if skipped is not None:
@@ -124,9 +124,9 @@ def decoding(call: Call) -> Iterator[None]:
         raise Unplayable(Unavailable(Verdict.GAP, reason)) from missing
 
 
-def why_skipped(call: Call) -> str | None:
-    """Why a call is not issued at all; None for one that is."""
-    if call.parent is not None:
+def why_skipped(call: Call, trace: Trace | None = None) -> str | None:
+    """Why a call is not issued at all; None for one that is. Nodes of graphs are told by the ``trace``."""
+    if call.parent is not None and not (trace is not None and trace.graphs.is_node(call)):
         return f"it was made inside call {call.parent}"
     if call.result is None:
         return "the record ends inside this call"

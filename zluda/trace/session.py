@@ -223,6 +223,7 @@ class _Session:
                 "outputs": self._options.capture == "outputs",
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows],
+                "nodes": spec.NODE_ENTRIES,
                 "stateBytes": spec.STATE_BYTES,
                 "functionBytes": spec.FUNCTION_BYTES,
             },

@@ -53,6 +53,8 @@ SPECIALS = [
     "set_flat_1",
     "set_flat_2",
     "set_flat_4",
+    "graph_launch",
+    "host_function",
     "opaque_write",
     "allocate",
     "allocate_pitch",
@@ -69,6 +71,12 @@ SPECIALS = [
     "context_destroy",
     "begin_capture",
     "end_capture",
+    "graph_instantiate",
+    "graph_destroy",
+    "graph_update",
+    "graph_set_node",
+    "graph_set_enabled",
+    "graph_add_node",
     "proc_address",
     "create_array",
     "create_array_3d",
@@ -85,9 +93,17 @@ SPECIALS = [
 ]
 
 C_FILES = (
-    *("state", "ring", "launch", "allocations", "arrays", "capture", "copies", "modules", "special", "hooks"),
+    *("state", "ring", "launch", "allocations", "arrays", "capture", "copies", "modules"),
+    *("graph_nodes", "graphs", "special", "hooks"),
 )
 """The agent's C code, each file after those it uses."""
+
+NODE_ENTRIES = [
+    *("cuLaunchKernelEx", "cuMemcpy3DAsync_v2", "cuLaunchHostFunc", "cuEventRecord", "cuStreamWaitEvent"),
+    *(f"cuMemsetD{flat}{bits}Async" for flat in ("", "2D") for bits in (8, 16, 32)),
+    *("cuMemAllocAsync", "cuMemFreeAsync", "cuStreamQuery"),
+]
+"""The driver entries as which nodes of graphs are put on record."""
 
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
 
@@ -97,6 +113,10 @@ CUDA_VALUES = {
     "CUDA_ERROR_INVALID_CONTEXT": 201,
     "CUDA_ERROR_NOT_FOUND": 500,
     "CUDA_ERROR_NOT_READY": 600,
+    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED": 901,
+    "CUDA_ERROR_STREAM_CAPTURE_UNJOINED": 904,
+    "CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH": 4,
+    "CU_STREAM_CAPTURE_MODE_RELAXED": 2,
     "CU_STREAM_NON_BLOCKING": 1,
     "CU_STREAM_PER_THREAD": 2,
     "CU_MEMORYTYPE_HOST": 1,

@@ -110,15 +110,16 @@ class Effects:
         row = call.row
         special = row.get("special", "")
         handler = self._handlers.get(special)
+        deferred = bool(call.flags & ring.LEAVE_DEFERRED)
         if call.result == 0:
-            if handler is not None and not call.flags & ring.LEAVE_DEFERRED:
+            if handler is not None and not deferred:
                 handler(call)
             elif row["base"] == "cuLibraryGetModule":
                 self._alias_module(call)
             if row["effect"] == "effect" and not row["replay"]:
                 self._count_gap(call)
         if special in ENDS:
-            self.memory.left(call)
+            self.memory.left(call, deferred=deferred)
         self._payloads(call)
 
     def launch_left_open(self, call: Completed) -> None:

@@ -79,7 +79,8 @@ class FastLaunches:
         slots = np.frombuffer(batch.data, np.uint8).reshape(-1, ring.SLOT_BYTES)
         starts = np.array(batch.starts)
         known = self._shapes(slots, starts[first], shapes)
-        good = (known >= 0) & self._succeeded(slots, starts[first + 1])
+        carried_out = (batch.rows["function"][first + 1] & ring.LEAVE_DEFERRED) == 0
+        good = (known >= 0) & carried_out & self._succeeded(slots, starts[first + 1])
         first, known = first[good], known[good]
         left = np.ones(len(starts), bool)
         left[first] = left[first + 1] = False

@@ -13,6 +13,7 @@ from zluda.errors import TraceError
 from zluda.tracefile import memory, rows, schema
 from zluda.tracefile.arguments import ArgumentLayout
 from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
+from zluda.tracefile.graphs import GraphLaunches
 from zluda.tracefile.records import (
     PAGE_BYTES,
     PAYLOAD_BYTES,
@@ -89,6 +90,11 @@ class Trace:
         if found is None:
             raise TraceError("no such call", file=str(self.path), call=sequence)
         return found
+
+    @cached_property
+    def graphs(self) -> GraphLaunches:
+        """Which calls stand for nodes of graphs."""
+        return GraphLaunches(self)
 
     def open_calls(self) -> dict[int, bytes]:
         """The raw arguments of calls that never returned, by number."""

@@ -59,9 +59,11 @@ class RecordedMemory:
         else:
             self._lives.allocation_entered(sequence)
 
-    def left(self, call: Completed) -> None:
-        """A call of :data:`ENDS` returned; what it allocated has been added."""
-        self._lives.left(call.sequence, succeeded=call.result == 0)
+    def left(self, call: Completed, *, deferred: bool = False) -> None:
+        """A call of :data:`ENDS` returned; what it allocated has been added. Nothing was where it was
+        ``deferred``, being put into a graph.
+        """
+        self._lives.left(call.sequence, succeeded=call.result == 0 and not deferred)
 
     def page_changed(self, sequence: int, phase: int, base: int, body: bytes) -> None:
         """A PAGE record: contents before (that is, after the call before) or after a call."""

@@ -7,7 +7,7 @@ To add an entry, write a function with ``@handles("cuXyz")`` in the module of it
 
 from collections.abc import Callable
 
-from zluda.replay.handlers import arrays, boxes, code, contexts, launches, memory, streams
+from zluda.replay.handlers import arrays, boxes, code, contexts, graphs, launches, memory, streams
 from zluda.replay.handlers.memory import Source
 from zluda.replay.handlers.table import HANDLERS, Handler, Phase, created
 from zluda.replay.playback import Playback
@@ -25,6 +25,7 @@ __all__ = [
     "contexts",
     "created",
     "delivered_to",
+    "graphs",
     "handler_of",
     "launches",
     "memory",

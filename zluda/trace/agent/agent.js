@@ -201,6 +201,11 @@ function hook(module) {
   const setEntry = new NativeFunction(agent.set_entry, 'void', ['pointer', 'pointer']);
   for (const [name, address] of exports)
     setEntry(Memory.allocUtf8String(name), address);
+  const setFunction = new NativeFunction(agent.set_function, 'void', ['pointer', 'pointer']);
+  table.names.forEach((name, index) => {
+    if (table.nodes.includes(name))
+      setFunction(Memory.allocUtf8String(name), functions.add(index * table.functionBytes));
+  });
   send(attachAll(exports, table));
 }
 

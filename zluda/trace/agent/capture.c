@@ -309,17 +309,16 @@ reach_objects (struct thread * self, u64 handle)
   }
 }
 
-/* The rule of zluda/tracefile/reachability.py: aligned words of the parameters, the module's globals, and,
- * one level deep, aligned words of small allocations. Fills `reached`, with a reference each. */
+/* What a launch reaches of itself: what aligned words of its parameters name, and its module's globals. */
 static void
-find_reached (struct call * call)
+reach_directly (struct call * call, const u8 * packed, u32 packed_size, const struct layout * layout)
 {
   struct thread * self = call->thread;
-  u32 index, direct, target;
+  u32 index;
 
-  for (index = 0; index + 8 <= call->packed_size; index += 8)
+  for (index = 0; index + 8 <= packed_size; index += 8)
   {
-    u64 word = *(const u64 *) (call->packed + index);
+    u64 word = *(const u64 *) (packed + index);
     struct allocation * found = find_allocation (word);
 
     if (found != NULL)
@@ -327,8 +326,7 @@ find_reached (struct call * call)
     else if (word != 0)
       reach_objects (self, word);
   }
-  reach_objects (self, 0);
-  if (call->layout != NULL && call->layout->owner != 0)
+  if (layout != NULL && layout->owner != 0)
   {
     struct allocation * found[MAX_REACHED];
     u32 count = 0;
@@ -336,7 +334,7 @@ find_reached (struct call * call)
     lock ();
     for (index = 0; index != state.allocation_count && count != MAX_REACHED; index++)
       if (state.allocations[index]->kind == MEMORY_GLOBAL
-          && state.allocations[index]->owner == call->layout->owner)
+          && state.allocations[index]->owner == layout->owner)
       {
         found[count] = state.allocations[index];
         found[count++]->references++;
@@ -345,6 +343,23 @@ find_reached (struct call * call)
     for (index = 0; index != count; index++)
       reach (self, found[index]);
   }
+}
+
+static void reach_nodes (struct call * call);
+
+/* The rule of zluda/tracefile/reachability.py: what is reached directly, and, one level deep, by aligned words of
+ * small allocations. Fills `reached`, with a reference each. */
+static void
+find_reached (struct call * call)
+{
+  struct thread * self = call->thread;
+  u32 index, direct, target;
+
+  if (call->graph != NULL)
+    reach_nodes (call);
+  else
+    reach_directly (call, call->packed, call->packed_size, call->layout);
+  reach_objects (self, 0);
   direct = self->reached_count;
   for (index = 0; index != direct; index++)
   {

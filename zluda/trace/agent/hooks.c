@@ -91,13 +91,44 @@ write_variable (struct call * call, u64 time, u32 direction)
   }
 }
 
+/* While a stream is being captured, driver calls that might get into the capture are refused to all threads or to
+ * the capturing one (CUstreamCaptureMode); the agent's own do not, so they are let through. */
+static u32
+allow_own_calls (void)
+{
+  u32 mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+  if (state.captures == 0 || state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0) & 0xffffffff)
+    return CU_STREAM_CAPTURE_MODE_RELAXED;
+  return mode;
+}
+
+static void
+allow_as_before (u32 mode)
+{
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+    state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0);
+}
+
+/* Whether a call puts work on its stream, or takes memory in the stream's order. */
+static int
+goes_to_stream (const struct function * function)
+{
+  u32 special = function->special;
+
+  if (special == SPECIAL_LAUNCH_EX)
+    return 1;
+  return function->stream != 0xff && special != 0
+      && (special <= SPECIAL_OPAQUE_WRITE || special == SPECIAL_ALLOCATE || special == SPECIAL_FREE);
+}
+
 void
 enter (GumInvocationContext * context)
 {
   const struct function * function = GUM_IC_GET_FUNC_DATA (context, const struct function *);
   struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
-  u32 index;
+  u32 index, mode;
 
   call->function = NULL;
   if (!*state.alive)
@@ -118,6 +149,7 @@ enter (GumInvocationContext * context)
   call->layout = NULL;
   call->freed = NULL;
   call->freed_target = 0;
+  call->graph = NULL;
   for (index = 0; index != function->parameters; index++)
   {
     const struct parameter * parameter = &function->parameter[index];
@@ -128,9 +160,20 @@ enter (GumInvocationContext * context)
   }
   call->stream = function->stream != 0xff ? call->word[function->stream] : 0;
 
-  call->parent = self->current;
+  mode = allow_own_calls ();
+  if (function->special == SPECIAL_LAUNCH_EX && call->word[0] != 0)
+    call->stream = *(const u64 *) (call->word[0] + CONFIG_STREAM);
+  if (function->per_thread && call->stream == 0)
+    call->stream = CU_STREAM_PER_THREAD;
+  call->parent = call->outer = self->current;
   call->start = call->end = now ();
-  call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
+  if (state.captures != 0 && goes_to_stream (function) && is_capturing (call->stream))
+  {
+    call->flags |= LEAVE_DEFERRED;
+    if (call->parent == 0)
+      call->parent = capture_of (call->stream);
+  }
+  call->sequence = atomic_add (&CONTROL (SEQUENCE), 1 + calls_of_graph (call));
   self->current = call->sequence + 1;
 
   if (function->special >= SPECIAL_LAUNCH && function->special <= SPECIAL_LAUNCH_COOPERATIVE)
@@ -139,16 +182,12 @@ enter (GumInvocationContext * context)
       resolve_pending (call);
     enter_launch (call);
   }
-  if (function->per_thread && call->stream == 0)
-    call->stream = CU_STREAM_PER_THREAD;
-  if (state.captures != 0 && function->special != 0 && function->special <= SPECIAL_OPAQUE_WRITE
-      && (function->stream != 0xff || function->special == SPECIAL_LAUNCH_EX) && is_capturing (call->stream))
-    call->flags |= LEAVE_DEFERRED;
   write_enter (call);
   if (function->variable & HAS_VARIABLE)
     write_variable (call, call->start, DIRECTION_IN);
   if (function->special)
     enter_special (call);
+  allow_as_before (mode);
   self->busy = 0;
 }
 
@@ -202,6 +241,7 @@ leave (GumInvocationContext * context)
   struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
   u64 result;
+  u32 mode;
 
   if (call->function == NULL)
     return;
@@ -209,6 +249,7 @@ leave (GumInvocationContext * context)
   self->busy = 1;
   result = context->cpu_context->rax & 0xffffffff;
   call->end = now ();
+  mode = allow_own_calls ();
   if (result == 0)
   {
     if (call->function->variable & HAS_VARIABLE && !is_delivery (call->function))
@@ -217,7 +258,7 @@ leave (GumInvocationContext * context)
       leave_special (call);
   }
   else
-    leave_failed (call);
+    leave_failed (call, result);
   write_leave (call, result);
   if (call->flags & CALL_OWNS_PACKED)
     g_free ((void *) call->packed);
@@ -225,7 +266,8 @@ leave (GumInvocationContext * context)
     release (call->freed);
   if (result == 0 && is_load (call->function) && call->word[0] != 0)
     learn_globals (call, *(u64 *) call->word[0], call->function->special == SPECIAL_LIBRARY_LOAD);
-  self->current = call->parent;
+  allow_as_before (mode);
+  self->current = call->outer;
   self->busy = 0;
 }
 
@@ -277,6 +319,17 @@ set_entry (const char * name, void * address)
   if (same (name, #entry_name)) \
     state.driver.entry_name = (entry) address;
   DRIVER_ENTRIES (X)
+#undef X
+}
+
+/* A function of the table as which nodes of graphs are put on record. */
+void
+set_function (const char * name, const struct function * function)
+{
+#define X(entry_name) \
+  if (same (name, #entry_name)) \
+    state.stands_for.entry_name = function;
+  NODE_ENTRIES (X)
 #undef X
 }
 

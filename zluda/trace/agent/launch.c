@@ -6,11 +6,18 @@ struct layout
 {
   u64 handle;
   u64 owner;           /* CUmodule or CUlibrary, 0 where unknown */
+  u64 kernel;          /* of a function that only a graph's node names: the CUkernel that it is of */
   u32 kind;
   u32 known;           /* offsets and sizes have been asked for */
   u32 count, total;
   u32 offset[MAX_KERNEL_PARAMETERS], size[MAX_KERNEL_PARAMETERS];
 };
+
+/* CUlaunchConfig, CUlaunchAttribute */
+#define CONFIG_STREAM 32
+#define CONFIG_ATTRIBUTES 40
+#define CONFIG_ATTRIBUTE_COUNT 48
+#define ATTRIBUTE_BYTES 72
 
 #define LAUNCH_PARAM_END 0
 #define LAUNCH_PARAM_BUFFER_POINTER 1
@@ -72,7 +79,7 @@ forget_handles_of (u64 owner)
 
     if (layout != NULL && layout->owner == owner)
     {
-      layout->owner = 0;
+      layout->owner = layout->kernel = 0;
       layout->kind = HANDLE_UNKNOWN;
       layout->known = 0;
     }
@@ -253,4 +260,17 @@ pack_parameters (struct call * call, void ** parameters, void ** extra)
     memcpy (room + layout->offset[index], parameters[index], layout->size[index]);
   call->packed = room;
   call->packed_size = layout->total;
+}
+
+static void
+write_attributes (struct call * call)
+{
+  const u8 * config = (const u8 *) call->word[0];
+  u32 count;
+
+  if (config == NULL || *(const u8 **) (config + CONFIG_ATTRIBUTES) == NULL)
+    return;
+  count = *(const u32 *) (config + CONFIG_ATTRIBUTE_COUNT);
+  write_data (call, call->start, PARAMETER_ATTRIBUTES, DIRECTION_IN, 0,
+              *(const u8 **) (config + CONFIG_ATTRIBUTES), (u64) count * ATTRIBUTE_BYTES);
 }

@@ -182,6 +182,7 @@ struct call
   const struct function * function;   /* NULL: this invocation is not recorded */
   struct thread * thread;
   u64 sequence, parent, start, end;
+  u64 outer;                          /* the call around this one, as `current` of the thread */
   u64 word[MAX_PARAMETERS];
   struct layout * layout;
   u64 stream;
@@ -191,6 +192,7 @@ struct call
   u32 to_host, from_host;             /* of cuMemcpy, which goes by the pointers */
   struct allocation * freed;          /* taken out of the table when cuMemFree or cuArrayDestroy was entered */
   u64 freed_target;                   /* of an object taken out likewise */
+  struct graph * graph;               /* that a call launches, where it is known */
   u8 packed_room[256];
 };
 

@@ -2,48 +2,25 @@
 
 /* --- before the call --------------------------------------------------------------------------------- */
 
-#define CONFIG_ATTRIBUTES 40
-#define CONFIG_ATTRIBUTE_COUNT 48
-#define CONFIG_STREAM 32
-#define ATTRIBUTE_BYTES 72
-
 static void
 enter_launch (struct call * call)
 {
-  const u8 * config;
   u64 * word = call->word;
 
   switch (call->function->special)
   {
     case SPECIAL_LAUNCH_EX:
-      config = (const u8 *) word[0];
       call->layout = layout_of (call, word[1]);
       pack_parameters (call, (void **) word[2], (void **) word[3]);
-      call->stream = config != NULL ? *(const u64 *) (config + CONFIG_STREAM) : 0;
       break;
     case SPECIAL_LAUNCH:
       call->layout = layout_of (call, word[0]);
       pack_parameters (call, (void **) word[9], (void **) word[10]);
-      call->stream = word[8];
       break;
     default: /* cooperative */
       call->layout = layout_of (call, word[0]);
       pack_parameters (call, (void **) word[9], NULL);
-      call->stream = word[8];
   }
-}
-
-static void
-write_attributes (struct call * call)
-{
-  const u8 * config = (const u8 *) call->word[0];
-  u32 count;
-
-  if (config == NULL || *(const u8 **) (config + CONFIG_ATTRIBUTES) == NULL)
-    return;
-  count = *(const u32 *) (config + CONFIG_ATTRIBUTE_COUNT);
-  write_data (call, call->start, PARAMETER_ATTRIBUTES, DIRECTION_IN, 0,
-              *(const u8 **) (config + CONFIG_ATTRIBUTES), (u64) count * ATTRIBUTE_BYTES);
 }
 
 /* cuMemcpy: what it is depends on the pointers; parameters are destination, source, size. */
@@ -89,6 +66,9 @@ enter_special (struct call * call)
       break;
     case SPECIAL_COPY_BOX:
       enter_box_copy (call);
+      break;
+    case SPECIAL_GRAPH_LAUNCH:
+      enter_graph_launch (call);
       break;
     case SPECIAL_COPY_H2A:
       if (!state.outputs)
@@ -177,11 +157,8 @@ leave_special (struct call * call)
   u64 * word = call->word, handle;
   u32 special = call->function->special;
 
-  if (call->flags & LEAVE_DEFERRED)
-  {
-    write_gap (call, call->end, "graph", "the stream is being captured, the work is not carried out here");
+  if (call->flags & LEAVE_DEFERRED) /* what it does is on record when the graph is launched */
     return;
-  }
   switch (special)
   {
     case SPECIAL_LAUNCH:
@@ -226,6 +203,31 @@ leave_special (struct call * call)
     case SPECIAL_SET_4:
     case SPECIAL_SET_4_ASYNC:
       leave_write (call, word[0], 4 * word[2], NULL);
+      break;
+    case SPECIAL_GRAPH_LAUNCH:
+      leave_graph_launch (call);
+      break;
+    case SPECIAL_HOST_FUNCTION:
+      if (state.outputs) /* what it writes is there for the calls that come after */
+        wait_for_stream (call, call->end, call->stream);
+      break;
+    case SPECIAL_GRAPH_INSTANTIATE:
+      leave_instantiate (call);
+      break;
+    case SPECIAL_GRAPH_DESTROY:
+      forget_graph (word[0]);
+      break;
+    case SPECIAL_GRAPH_UPDATE:
+      leave_graph_update (call);
+      break;
+    case SPECIAL_GRAPH_SET_NODE:
+      leave_set_node (call);
+      break;
+    case SPECIAL_GRAPH_SET_ENABLED:
+      leave_set_enabled (call);
+      break;
+    case SPECIAL_GRAPH_ADD_NODE:
+      leave_add_node (call);
       break;
     case SPECIAL_OPAQUE_WRITE:
       if (state.outputs)
@@ -303,7 +305,7 @@ leave_special (struct call * call)
       remove_arrays_of (word[0]);
       break;
     case SPECIAL_BEGIN_CAPTURE:
-      atomic_add (&state.captures, 1);
+      capture_begun (call);
       break;
     case SPECIAL_END_CAPTURE:
       atomic_add (&state.captures, (u64) -1);
@@ -314,10 +316,16 @@ leave_special (struct call * call)
 }
 
 static void
-leave_failed (struct call * call)
+leave_failed (struct call * call, u64 result)
 {
   struct allocation * freed = call->freed;
 
+  if (call->function->special == SPECIAL_GRAPH_LAUNCH)
+    leave_nodes (call, result);
+  if (call->function->special == SPECIAL_END_CAPTURE
+      && (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))
+    /* it was spoilt, and is over all the same */
+    atomic_add (&state.captures, (u64) -1);
   if (call->freed_target != 0)
     add_object (call->word[0], call->function->special == SPECIAL_FREE_SURFACE ? OBJECT_SURFACE : OBJECT_TEXTURE,
                 call->freed_target);

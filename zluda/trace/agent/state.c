@@ -50,7 +50,18 @@ extern int kill (int pid, int signal);
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
-  X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel)
+  X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel) \
+  X (cuStreamGetCaptureInfo) X (cuKernelGetFunction) X (cuGraphGetNodes) X (cuGraphGetEdges) \
+  X (cuGraphGetEdges_v2) X (cuGraphNodeGetType) X (cuGraphKernelNodeGetParams) X (cuGraphKernelNodeGetParams_v2) \
+  X (cuGraphKernelNodeGetAttribute) X (cuGraphMemcpyNodeGetParams) X (cuGraphMemsetNodeGetParams) \
+  X (cuGraphHostNodeGetParams) X (cuGraphChildGraphNodeGetGraph) X (cuGraphEventWaitNodeGetEvent) \
+  X (cuGraphEventRecordNodeGetEvent) X (cuGraphMemAllocNodeGetParams) X (cuGraphMemFreeNodeGetParams)
+
+/* The driver entries as which nodes of graphs are put on record, when a graph is launched. */
+#define NODE_ENTRIES(X) \
+  X (cuLaunchKernelEx) X (cuMemcpy3DAsync_v2) X (cuMemsetD8Async) X (cuMemsetD16Async) X (cuMemsetD32Async) \
+  X (cuMemsetD2D8Async) X (cuMemsetD2D16Async) X (cuMemsetD2D32Async) X (cuLaunchHostFunc) X (cuEventRecord) \
+  X (cuStreamWaitEvent) X (cuMemAllocAsync) X (cuMemFreeAsync) X (cuStreamQuery)
 
 /* All take integers and pointers only, so one type serves: the ABI passes them alike. */
 typedef u64 (* entry) (u64, u64, u64, u64);
@@ -84,6 +95,21 @@ struct function
   struct parameter parameter[MAX_PARAMETERS];
 };
 
+struct stands_for
+{
+#define X(name) const struct function * name;
+  NODE_ENTRIES (X)
+#undef X
+};
+
+/* A capture of a stream into a graph: its id, and the call that began it. */
+struct begun
+{
+  u64 id, sequence;
+};
+
+#define BEGUN_KEPT 16
+
 struct ring
 {
   u64 magic, capacity, thread, closed;
@@ -112,6 +138,8 @@ struct thread
 
 struct pending;
 struct object;
+struct graph;
+struct body;
 
 struct state
 {
@@ -134,8 +162,15 @@ struct state
   volatile u64 contexts_ended;   /* private streams may have ended with one of them */
   struct pending * pending;      /* libraries whose variables have no address yet */
   volatile u64 captures;         /* streams being captured into graphs */
+  struct begun begun[BEGUN_KEPT];
+  u32 next_begun;
+  struct graph ** graphs;        /* those that can be launched */
+  u32 graph_count, graph_room;
+  struct body * bodies;          /* of conditional nodes */
+  u32 body_count, body_room;
   volatile u32 described;               /* the devices are on record */
   struct driver driver;
+  struct stands_for stands_for;
 };
 
 typedef char state_fits[sizeof (struct state) <= STATE_BYTES ? 1 : -1];
