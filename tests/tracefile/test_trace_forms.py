@@ -44,7 +44,7 @@ def write(path: Path, launches: int = 3) -> Path:
         w.add_payload(1, 1, Direction.IN, HOST.encode())
         memory = w.add_allocation(0, 0x7F0000000000, 1 << 20, AllocationKind.DEVICE)
         module = w.add_module(1, ModuleKind.CUBIN, 5, image=CUBIN, origin=HOST)
-        w.add_image(module, ModuleKind.PTX, PTX, origin="found")
+        w.add_image(module, ModuleKind.PTX, PTX, origin="found in /home/somebody/.triton/cache/KEY")
         only_code = w.add_module(1, ModuleKind.CUBIN, 6, image=CUBIN + b"2", origin=HOST)
         assert only_code != module
         function = w.add_function(1, 77, "k", module=module, layout=[(0, 8)])
@@ -53,7 +53,7 @@ def write(path: Path, launches: int = 3) -> Path:
             w.add_calls([(number, 1, None, launch, 4, 5, 0, bytes(8))])
             w.add_launch(number, shape, bytes(8), captured=True)
             w.add_page(number, memory, 0, SECRET + number.to_bytes(4, "little"))
-        w.add_gap(2, "sample", "a gap", 2)
+        w.add_gap(2, "sample", "/home/somebody/lib.so: a gap, 1/2 of it", 2)
     return path
 
 
@@ -168,6 +168,8 @@ def test_names_leave_the_file(tmp_path: Path) -> None:
     with open_trace(path) as trace:
         assert trace.meta == {"gpu": "H200", "stripped": ["machine-code", "names"]}
         assert [module.origin for module in trace.module_list] == ["libkernels.so"] * 2
+        assert trace.module_list[0].images[0].origin == "found in KEY"
+        assert trace.gaps[0].text == "lib.so: a gap, 1/2 of it"
 
 
 def test_stripping_twice_adds_up_and_never_overwrites_the_source(tmp_path: Path) -> None:

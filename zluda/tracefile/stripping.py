@@ -6,6 +6,7 @@ needs it is told so by name: the reader of contents, ``replay``, ``diff``.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -58,8 +59,18 @@ DELETE FROM payload WHERE parameter = 1 AND call IN (
 _NO_NAMES = (
     _FILE_NAMES,
     f"DELETE FROM meta WHERE key IN ({', '.join(repr(name) for name in _NAMES)})",
-    "UPDATE module SET origin = replace(origin, rtrim(origin, replace(origin, '/', '')), '')",
+    "UPDATE module SET origin = last_names(origin)",
+    "UPDATE image SET origin = last_names(origin)",
+    "UPDATE gap SET text = last_names(text)",
 )
+
+_ABSOLUTE = re.compile(r"(?<![\w.])/(?:[^/\s]+/)*([^/\s]+)")
+
+
+def _last_names(text: str) -> str:
+    """A text whose absolute paths are cut to their last names."""
+    return _ABSOLUTE.sub(r"\1", text)
+
 
 _UNUSED_BLOBS = """
 DELETE FROM blob WHERE id NOT IN
@@ -99,6 +110,7 @@ def strip(source: Trace, target: Path, parts: Iterable[Part]) -> None:
             closing(sqlite3.connect(target, isolation_level=None)) as copy,
         ):
             original.backup(copy)
+            copy.create_function("last_names", 1, _last_names, deterministic=True)
             copy.execute("BEGIN IMMEDIATE")
             for part in chosen:
                 _TAKE_OUT[part](copy)
