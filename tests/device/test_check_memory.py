@@ -184,3 +184,88 @@ def test_words_of_an_access() -> None:
     assert outside(0x10FE, 4, two).endswith("256 bytes at 0x1000, which ends within the access")
     assert outside(0x1FF0, 4, two).endswith("256 bytes at 0x2000, 16 bytes further on")
     assert outside(0x1110, 4, two).endswith("256 bytes at 0x1000, which ends 16 bytes before")
+
+
+TOGETHER = """.version 8.0
+.target sm_90
+.address_size 64
+.shared .align 8 .b8 s[256];
+.visible .entry neighbours(.param .u64 p, .param .u32 q)
+{
+    .reg .b64 %d<8>;
+    .reg .b32 %r<8>;
+    ld.param.u64 %d0, [p];
+    ld.param.u32 %r0, [q];
+    mov.u64 %d1, s;
+    cvta.shared.u64 %d1, %d1;
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d2, %r1, 4;
+    add.s64 %d1, %d1, %d2;
+    mov.u32 %r2, %cluster_ctarank;
+    st.u32 [%d1], %r2;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    xor.b32 %r2, %r2, 1;
+    mapa.u64 %d3, %d1, %r2;
+    cvt.u64.u32 %d4, %r0;
+    add.s64 %d3, %d3, %d4;
+    ld.u32 %r3, [%d3];
+    mov.u32 %r4, %ctaid.x;
+    mad.lo.u32 %r4, %r4, 64, %r1;
+    mul.wide.u32 %d5, %r4, 4;
+    add.s64 %d5, %d0, %d5;
+    st.global.u32 [%d5], %r3;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    ret;
+}
+.visible .entry workspace(.param .u64 p, .param .u32 q)
+{
+    .reg .b64 %d<8>;
+    .reg .b32 %r<8>;
+    ld.param.u64 %d0, [p];
+    mov.u32 %r0, %envreg2;
+    mov.u32 %r1, %envreg1;
+    mov.b64 %d1, {%r0, %r1};
+    ld.u32 %r2, [%d1+4];
+    atom.add.acq_rel.gpu.u32 %r3, [%d1+4], 0;
+    st.global.u32 [%d0], %r3;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES[:2])
+def test_what_blocks_of_one_launch_share_is_inside(device: str) -> None:
+    """Generic addresses of a cluster's other blocks, and what a cooperative grid synchronises by."""
+    with zluda.open_device(device, check="memory") as opened:
+        module = opened.load_module(TOGETHER)
+        out = opened.array(np.full(128, 9, np.uint32))
+        neighbours = module.kernel("neighbours")
+        neighbours.launch(grid=2, block=64, args=[out, 0], cluster=2)
+        assert out.numpy().tolist() == [1] * 64 + [0] * 64
+        with pytest.raises(LaunchError, match="access to memory that is not allocated"):
+            neighbours.launch(grid=2, block=64, args=[out, 1 << 30], cluster=2)
+    with zluda.open_device(device, check="memory") as opened:
+        out = opened.array(np.full(1, 9, np.uint32))
+        opened.load_module(TOGETHER).kernel("workspace").launch(
+            grid=2, block=64, args=[out, 0], cooperative=True
+        )
+
+
+def test_a_cluster_reaches_no_further_than_its_blocks() -> None:
+    with zluda.open_device("cpu", check="memory") as opened:
+        out = opened.array(np.zeros(128, np.uint32))
+        kernel = opened.load_module(TOGETHER).kernel("neighbours")
+        for beyond in (256, 2 << 24):  # behind a block's 256 bytes; behind the second block
+            with pytest.raises(LaunchError, match="4 bytes at"):
+                kernel.launch(grid=2, block=64, args=[out, beyond], cluster=2)
+
+
+@pytest.mark.parametrize("device", DEVICES[:2])
+def test_a_cooperative_grid_without_room_is_refused(device: str) -> None:
+    with zluda.open_device(device) as opened:
+        out = opened.array(np.zeros(1, np.uint32))
+        kernel = opened.load_module(TOGETHER).kernel("workspace")
+        with pytest.raises(LaunchError, match=r"grid of 265 blocks; there is room for 264 at once"):
+            kernel.launch(grid=265, block=1024, args=[out, 0], cooperative=True)

@@ -87,6 +87,17 @@ def arrangement(kernel: Arranged, grid: Dim3, together: Together) -> Together:
     return found
 
 
+def check_room(kernel: Arranged, grid: Dim3, block: Dim3, shared_bytes: int, together: Together) -> None:
+    """Refuse a cooperative grid whose blocks cannot all run at once. Raises LaunchError.
+
+    ``shared_bytes`` are a block's, static and dynamic.
+    """
+    blocks, room = grid[0] * grid[1] * grid[2], resident_blocks(block, shared_bytes)
+    if together.cooperative and blocks > room:
+        reason = f"a cooperative grid of {blocks} blocks; there is room for {room} at once"
+        raise LaunchError(f"invalid configuration: {reason}", kernel=kernel.name)
+
+
 def launch_attributes(together: Together) -> list[tuple[int, bytes]]:
     """What ``cuLaunchKernelEx`` is told by: ids and values of attributes."""
     found: list[tuple[int, bytes]] = []

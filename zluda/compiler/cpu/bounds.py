@@ -158,12 +158,13 @@ def _unallocated(f: FunctionCodegen, space: str, group: int, at: Value, size: in
     active: Value = constant("i32", -1)
     if f.mask is not None and lanes > 1:
         active = b.zext(b.reshape(f.mask[group], f"i{lanes}", 1), "i32")
-    kind = "generic" if space == "" else "global"
+    blocks = f.unit.together.blocks if space == "" else 0
+    kind = f"generic.{blocks}" if blocks else "global"
     parameters = [("ptr", 1), ("ptr", 1), ("i64", lanes), ("i32", 1)]
     name = b.module.function(
         f"zluda.unallocated.{kind}.{size}.v{lanes}",
         parameters,
-        lambda inner, a: _emit_lanes(inner, a, size, generic=space == ""),
+        lambda inner, a: _emit_lanes(inner, a, size, blocks),
     )
     bits = b.call(name, [context_pointer(), cell, at, active], "i32")
     if lanes == 1:
@@ -171,13 +172,16 @@ def _unallocated(f: FunctionCodegen, space: str, group: int, at: Value, size: in
     return b.reshape(b.trunc(bits, f"i{lanes}"), "i1", lanes)
 
 
-def _emit_lanes(b: Builder, arguments: list[Value], size: int, *, generic: bool) -> Value:
-    """(context, ranges, addresses, active lanes) → lanes outside."""
+def _emit_lanes(b: Builder, arguments: list[Value], size: int, blocks: int) -> Value:
+    """(context, ranges, addresses, active lanes) → lanes outside.
+
+    ``blocks`` is how many have shared memory that generic addresses reach; 0 for addresses of global memory.
+    """
     context, cell, addresses, active = arguments
     ranges = b.load("ptr", b.gep(cell, Ranges.pairs.offset), align=8)
     count = b.load("i64", b.gep(cell, Ranges.count.offset), align=8)
     if addresses.lanes == 1:
-        return b.zext(b.not_(_allocated(b, context, ranges, count, addresses, size, generic)), "i32")
+        return b.zext(b.not_(_allocated(b, context, ranges, count, addresses, size, blocks)), "i32")
     lanes = (1 << addresses.lanes) - 1
     todo = b.and_(active, lanes)
     b.branch("start")
@@ -191,7 +195,7 @@ def _emit_lanes(b: Builder, arguments: list[Value], size: int, *, generic: bool)
     b.label("one")
     lane = b.intrinsic("cttz", rest, True)
     address = b.extract(addresses, lane)
-    fine = _allocated(b, context, ranges, count, address, size, generic)
+    fine = _allocated(b, context, ranges, count, address, size, blocks)
     bit = b.shl(constant("i32", 1), lane)
     b.emit(f"%rest2 = xor i32 {rest.ref}, {bit.ref}")
     with_lane = b.select(fine, bad, b.or_(bad, bit))
@@ -202,24 +206,25 @@ def _emit_lanes(b: Builder, arguments: list[Value], size: int, *, generic: bool)
 
 
 def _allocated(
-    b: Builder, context: Value, ranges: Value, count: Value, address: Value, size: int, generic: bool
+    b: Builder, context: Value, ranges: Value, count: Value, address: Value, size: int, blocks: int
 ) -> Value:
     found = in_ranges(b, ranges, count, address, constant("i64", size))
-    if not generic:
+    if not blocks:
         return found
+
+    def inside(place: Value, bytes_: Value) -> Value:
+        return b.and_(b.icmp("ule", place, b.sub(bytes_, size)), b.icmp("uge", bytes_, size))
 
     def field(name: str, element: str = "i64") -> Value:
         value = b.load(element, b.gep(context, getattr(Context, name).offset), align=4)
         return b.zext(value, "i64")
 
     windows = (
-        (field("own_shared"), field("shared_bytes", "i32")),
-        (field("shared"), field("shared_bytes", "i32")),
         (field("params"), field("param_bytes", "i32")),
         (field("stack_low"), b.sub(field("stack_high"), field("stack_low"))),
     )
     for start, bytes_ in windows:
-        place = b.sub(address, start)
-        inside = b.and_(b.icmp("ule", place, b.sub(bytes_, size)), b.icmp("uge", bytes_, size))
-        found = b.or_(found, inside)
-    return found
+        found = b.or_(found, inside(b.sub(address, start), bytes_))
+    place = b.sub(address, field("shared"))
+    within = inside(b.and_(place, SHARED_STRIDE - 1), field("shared_bytes", "i32"))
+    return b.or_(found, b.and_(within, b.icmp("ult", place, blocks * SHARED_STRIDE)))

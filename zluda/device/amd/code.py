@@ -22,7 +22,7 @@ from zluda.device.amd.clusters import ClusterMemory
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
 from zluda.device.placement import VariableMemory, Variables
-from zluda.device.together import arrangement
+from zluda.device.together import arrangement, check_room
 from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
 from zluda.records import dataclass
@@ -192,6 +192,7 @@ class AmdKernel(Generic[K]):
         max_shared = MAX_SHARED_BYTES if together.blocks > 1 else max_shared  # not LDS but device memory
         validate(self, grid, block, parameters, shared_bytes, max_shared=max_shared)
         compiled, loaded = self.load(together)
+        check_room(self, grid, block, compiled.dynamic_shared_offset + shared_bytes, together)
         explicit = compiled.parameter_bytes
         if together.blocks > 1:
             size = compiled.dynamic_shared_offset + shared_bytes

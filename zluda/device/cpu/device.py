@@ -18,7 +18,7 @@ from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.cpu.pool import Pool
 from zluda.device.faults import guard_bytes, outside, thread_index
 from zluda.device.limits import MAX_SHARED_BYTES, validate
-from zluda.device.together import arrangement, cluster_shape, resident_blocks
+from zluda.device.together import arrangement, check_room, cluster_shape, resident_blocks
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
@@ -106,7 +106,8 @@ class CpuDevice(HostMemory):
         total_shared = (
             compiled.dynamic_shared_offset + shared_bytes if shared_bytes else compiled.shared_bytes
         )
-        allocations = self._list_allocations()
+        check_room(kernel, grid, block, total_shared, together)
+        allocations = self._list_allocations(together)
         resident = 0
         if together.cooperative:
             resident = blocks
@@ -135,13 +136,14 @@ class CpuDevice(HostMemory):
         if job.fault:
             raise self._fault(job, kernel.name, block, compiled.refusals)
 
-    def _list_allocations(self) -> object:
+    def _list_allocations(self, together: Together) -> object:
         """Tell code that tests its accesses what is allocated; the result must live as long as it runs."""
         if self.check == "none":
             return None
-        pairs = [
-            bound for start, size in sorted(self.memory.allocations()) for bound in (start, start + size)
-        ]
+        held = list(self.memory.allocations())
+        if together.cooperative:
+            held.append((ctypes.addressof(self._workspace), ctypes.sizeof(self._workspace)))
+        pairs = [bound for start, size in sorted(held) for bound in (start, start + size)]
         table = (ctypes.c_uint64 * max(len(pairs), 1))(*pairs)
         self._ranges.pairs, self._ranges.count = ctypes.addressof(table), len(pairs) // 2
         return table
