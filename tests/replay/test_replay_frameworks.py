@@ -1,7 +1,7 @@
 """Launches of frameworks' kernels, recorded on an H200, whose PTX was found beside the machine code that ran.
 
 ``data/triton_*.bin``: PyTorch 2.11 with Triton 3.6, recorded with ``zluda trace --preset triton python3 …``
-on 2026-11-30; the launch cut out with ``zluda extract``, machine code and names taken out with ``zluda strip``.
+on 2026-11-30; cut out with ``zluda extract``, machine code and names taken out with ``zluda strip``.
 ``triton_add`` is a masked ``x + 2 * y``; ``triton_dot`` a ``tl.dot`` of two 64x64 f16 matrices, which Triton
 makes ``wgmma`` of for sm_90a.
 """

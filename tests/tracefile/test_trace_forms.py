@@ -240,7 +240,7 @@ def test_what_is_no_trace_is_not_salvaged(tmp_path: Path) -> None:
     assert not (tmp_path / "b.bin").exists()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(at=st.floats(0.02, 1), damage=st.binary(min_size=1, max_size=600))
 def test_any_damage_gives_a_readable_trace_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, at: float, damage: bytes
