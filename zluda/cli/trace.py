@@ -26,10 +26,24 @@ from zluda.trace.presets import PRESETS
     help="Set what this framework needs so that its kernels' PTX is on record.",
 )
 @click.option("--ptx-jit", is_flag=True, help="Have the driver compile PTX where machine code is beside it.")
+@click.option(
+    "--follow-children/--no-follow-children",
+    default=True,
+    show_default=True,
+    help="Record the processes that the program starts too, each in a file of its own.",
+)
+@click.option("--attach", "pid", type=int, metavar="PID", help="Record a process that is running.")
 @click.option("--quiet", is_flag=True, help="Say nothing when all went well.")
-@click.argument("app", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("app", nargs=-1, type=click.UNPROCESSED)
 def command(
-    output: Path, capture: str, preset: str | None, ptx_jit: bool, quiet: bool, app: tuple[str, ...]
+    output: Path,
+    capture: str,
+    preset: str | None,
+    ptx_jit: bool,
+    follow_children: bool,
+    pid: int | None,
+    quiet: bool,
+    app: tuple[str, ...],
 ) -> None:
     """Record what a program asks of the CUDA driver, and the memory its kernels change.
 
@@ -40,7 +54,25 @@ def command(
     from zluda.report.words import plural
     from zluda.trace.session import record
 
-    outcome = record(app, output, capture=capture, preset=preset, ptx_jit=ptx_jit, note=say)
+    if (pid is None) == (not app):
+        raise click.UsageError("one of a program to start and --attach PID is needed")
+    if pid is not None:
+        if preset is not None or ptx_jit:
+            raise click.UsageError("--preset and --ptx-jit are for programs that are started")
+        from zluda.trace.attach import attach
+
+        app = (f"process {pid}",)
+        outcome = attach(pid, output, capture=capture, follow_children=follow_children, note=say)
+    else:
+        outcome = record(
+            app,
+            output,
+            capture=capture,
+            preset=preset,
+            ptx_jit=ptx_jit,
+            follow_children=follow_children,
+            note=say,
+        )
     for problem in outcome.problems:
         say(problem)
     if not outcome.calls and not outcome.recovered and not outcome.children:
@@ -59,6 +91,8 @@ def command(
             say(f"{output}: recording ended early; what it had got by then is on record")
         for child in outcome.children:
             say(f"{child}: a child process")
+        if outcome.index is not None:
+            say(f"{outcome.index}: which trace is whose")
     sys.exit(outcome.status)
 
 

@@ -134,6 +134,12 @@ class Playback:
         recorded = call.arguments[name]
         if recorded == 0 and entry_name(call.function).per_thread:
             return 2
+        return self.known_stream(recorded)
+
+    def known_stream(self, recorded: int) -> int:
+        """The live stream of a recorded one; where recording began later than the stream, the default one."""
+        if self.record.trace.meta.get("attached") and not self.handles.known("stream", recorded):
+            self.handles.bind("stream", recorded, 0)
         return self.handles.live("stream", recorded)
 
     def string(self, call: Call, name: str) -> str:

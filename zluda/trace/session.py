@@ -4,6 +4,7 @@ report.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
@@ -20,6 +21,8 @@ from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.trace import presets, spec
 from zluda.trace.application import Application
+from zluda.trace.index import write_index
+from zluda.trace.programs import loads_libraries
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
@@ -30,12 +33,13 @@ PROGRESS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     """What every process of a run is recorded with."""
 
     capture: str
     ring_bytes: int
     progress_seconds: float
+    follow_children: bool = True
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class Outcome:
     open_call: tuple[int, str] | None = None
     problems: list[str] = field(default_factory=list)
     children: list[Path] = field(default_factory=list)
+    index: Path | None = None  # of the processes, where there are several
 
 
 def record(
@@ -63,20 +68,22 @@ def record(
     progress_seconds: float = PROGRESS_SECONDS,
     preset: str | None = None,
     ptx_jit: bool = False,
+    follow_children: bool = True,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
     ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed).
-    Children that use CUDA are recorded beside it, with their process id in the name. ``note`` gets one line
+    With ``follow_children`` those that use CUDA are recorded beside it, with their process id in the name,
+    and ``STEM.index.json`` lists all processes. ``note`` gets one line
     for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
     to be seen; ``ptx_jit`` has the driver compile PTX where machine code is beside it. Raises
     :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
-    frida = _import_frida()
-    _check_place(Path(output))
+    frida = import_frida()
+    check_place(Path(output))
     note = note or (lambda text: None)
     variables = dict(presets.PTX_JIT) if ptx_jit else {}
     if preset is not None:
@@ -84,8 +91,8 @@ def record(
         note(presets.explained(preset, chosen))
         variables |= chosen
     process = Application(command, variables)
-    options = _Options(capture, ring_bytes, progress_seconds)
-    session = _Session(frida, list(command), Path(output), options, note, variables)
+    options = Options(capture, ring_bytes, progress_seconds, follow_children)
+    session = Session(frida, list(command), Path(output), options, note, variables)
     started = time.monotonic()
     with _forwarded_signals(process.pid):
         try:
@@ -101,7 +108,8 @@ def record(
     return outcome
 
 
-def _import_frida() -> Any:
+def import_frida() -> Any:
+    """The module; DeviceError with its remedy where it is not installed."""
     try:
         import frida
     except ImportError:
@@ -109,7 +117,8 @@ def _import_frida() -> Any:
     return frida
 
 
-def _check_place(output: Path) -> None:
+def check_place(output: Path) -> None:
+    """Raises Error where no trace can be written there."""
     directory = output.absolute().parent
     if not directory.is_dir():
         raise Error(f"{directory}: no such directory")
@@ -137,7 +146,7 @@ class _forwarded_signals:
             signal.signal(number, handler)
 
 
-class _Session:
+class Session:
     """The agent's other end: one Frida session and at most one recording for each process."""
 
     def __init__(
@@ -145,7 +154,7 @@ class _Session:
         frida: Any,
         command: list[str],
         output: Path,
-        options: _Options,
+        options: Options,
         note: Callable[[str], None],
         variables: dict[str, str],
     ) -> None:
@@ -160,16 +169,22 @@ class _Session:
         self._device.on("child-added", self._child_added)
         self._finished: list[tuple[Recording, dict[str, Any]]] = []
         self._names: set[Path] = set()
+        self._late: set[int] = set()
+        self._processes: dict[int, dict[str, Any]] = {}  # what is known of children
         self._source = spec.c_source()
 
-    def attach(self, pid: int) -> None:
-        """Get the agent into the process that is held; returns when the driver, if it is there already, is
-        hooked.
+    def attach(self, pid: int, *, late: bool = False) -> None:
+        """Get the agent into the process; returns when the driver, if it is there already, is hooked.
+
+        ``late``: it is not held, and may have used the driver before.
         """
         self._main = self._main or pid
+        if late:
+            self._late.add(pid)
         try:
             session = self._device.attach(pid)
-            session.enable_child_gating()
+            if self._options.follow_children:
+                session.enable_child_gating()
             script = session.create_script(spec.javascript_source(), name="zluda")
         except self._frida.PermissionDeniedError as error:
             raise Error(f"Frida may not attach to processes here: {error}") from None
@@ -181,7 +196,7 @@ class _Session:
         self._keep += [session, script]
         script.load()
         sources = (self._source, spec.keeper_source(), spec.forks_source(), spec.exits_source())
-        script.exports_sync.begin(*sources)
+        script.exports_sync.begin(*sources, {"follow": self._options.follow_children, "late": late})
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -207,7 +222,7 @@ class _Session:
                 pid,
                 payload["names"],
                 ring_bytes=self._options.ring_bytes,
-                meta=self._meta(payload),
+                meta=self._meta(pid, payload),
             )
         except Error as error:
             self._problem(str(error))
@@ -251,6 +266,7 @@ class _Session:
 
     def _child_added(self, child: Any) -> None:
         """A process that the application made waits for us. Not in Frida's thread: attaching needs that."""
+        self._processes[child.pid] = {"parent": child.parent_pid, "command": child.argv or None}
         threading.Thread(target=self._take_child, args=(child.pid,), daemon=True).start()
 
     def _take_child(self, pid: int) -> None:
@@ -258,7 +274,9 @@ class _Session:
             replaced = self._recordings.pop(pid, None)
             if replaced is not None:  # `exec`: the program that was recorded is gone
                 self._close(replaced)
-            self.attach(pid)
+            # A static program never loads the driver, and Frida's loader crashes in one.
+            if loads_libraries(f"/proc/{pid}/exe"):
+                self.attach(pid)
         except (Error, self._frida.InvalidOperationError, self._frida.TransportError) as error:
             self._problem(f"child {pid} is not recorded: {error}")
         finally:
@@ -279,7 +297,7 @@ class _Session:
         self._names.add(path)
         return path
 
-    def _meta(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def _meta(self, pid: int, payload: dict[str, Any]) -> dict[str, Any]:
         return {
             "command": self._command,
             "working_directory": os.getcwd(),
@@ -293,6 +311,7 @@ class _Session:
             "start_time": time.time(),
             "start": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "start_ns": time.monotonic_ns(),
+            **({"attached": True} if pid in self._late else {}),
         }
 
     def _close(self, recording: Recording) -> None:
@@ -311,6 +330,12 @@ class _Session:
             recording.trace.unlink(missing_ok=True)
             self._names.discard(recording.trace)
 
+    def detach(self) -> None:
+        """Stop recording while the processes go on."""
+        for one in self._keep[1::2]:
+            with contextlib.suppress(self._frida.InvalidOperationError):  # its process has ended
+                one.unload()
+
     # --- the end ----------------------------------------------------------------------------------------
 
     def finish(self) -> Outcome:
@@ -319,6 +344,7 @@ class _Session:
         recordings, self._recordings = self._recordings, {}
         for recording in recordings.values():
             self._close(recording)
+        outcome.index = write_index(self._output, self._main, self._command, self._finished, self._processes)
         for recording, summary in self._finished:
             if recording.trace != self._output:
                 outcome.children.append(recording.trace)

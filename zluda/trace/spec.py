@@ -94,16 +94,16 @@ SPECIALS = [
 
 C_FILES = (
     *("state", "ring", "launch", "allocations", "arrays", "capture", "copies", "modules"),
-    *("graph_nodes", "graphs", "special", "hooks"),
+    *("graph_nodes", "graphs", "earlier", "special", "hooks"),
 )
 """The agent's C code, each file after those it uses."""
 
 NODE_ENTRIES = [
     *("cuLaunchKernelEx", "cuMemcpy3DAsync_v2", "cuLaunchHostFunc", "cuEventRecord", "cuStreamWaitEvent"),
     *(f"cuMemsetD{flat}{bits}Async" for flat in ("", "2D") for bits in (8, 16, 32)),
-    *("cuMemAllocAsync", "cuMemFreeAsync", "cuStreamQuery"),
+    *("cuMemAllocAsync", "cuMemFreeAsync", "cuStreamQuery", "cuMemAlloc_v2"),
 ]
-"""The driver entries as which nodes of graphs are put on record."""
+"""The driver entries as which is put on record what is no call of the program."""
 
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
 

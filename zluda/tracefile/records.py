@@ -33,6 +33,7 @@ META_KEYS = {
     "start": "when recording began, ISO 8601 in UTC",
     "start_ns": "the same on the clock of the calls",
     "stall_ns": "how long the program waited for the recorder, over all threads",
+    "attached": "true where the program was running before it was recorded",
     "recovered": "true where the recorder was killed and its rings were merged later",
     "zluda": "the recorder's version",
     "cut_from": "of a part: the trace it was cut from, and the calls that it holds",

@@ -286,12 +286,42 @@ dying (void)
   CHECK (cuGraphLaunch (exec, stream));
 }
 
+/* To be attached to: what it uses was made before. A thread that used the driver ends after the recording. */
+static void *
+until_told (void * data)
+{
+  unsigned n = N;
+  void * integers[] = { &dn, &n }, * loaded, * again;
+
+  CHECK (cuCtxSetCurrent (context));
+  puts ("ready");
+  fflush (stdout);
+  getchar ();
+  CHECK (cuLaunchKernel (triple, 2, 1, 1, N / 2, 1, 1, 0, stream, integers, NULL));
+  CHECK (cuModuleLoadData (&loaded, ptx));
+  CHECK (cuModuleGetFunction (&again, loaded, "triple"));
+  CHECK (cuLaunchKernel (again, 2, 1, 1, N / 2, 1, 1, 0, stream, integers, NULL));
+  puts ("launched");
+  fflush (stdout);
+  getchar ();
+  return NULL;
+}
+
+static void
+waiting (void)
+{
+  pthread_t thread;
+
+  pthread_create (&thread, NULL, until_told, NULL);
+  pthread_join (thread, NULL);
+}
+
 int
 main (int argc, char ** argv)
 {
   static const struct { const char * name; void (* run) (void); } scenes[] = {
     { "built", built }, { "captured", captured }, { "updated", updated }, { "conditional", conditional },
-    { "wrong", wrong }, { "dying", dying },
+    { "wrong", wrong }, { "dying", dying }, { "waiting", waiting },
   };
 
   if (argc > 1 && !strcmp (argv[1], "wrong"))

@@ -147,6 +147,17 @@ API cuMemFree_v2 (CUdeviceptr address)
     usleep (1000);
   return block ? OK : INVALID_VALUE;
 }
+API cuMemGetAddressRange_v2 (CUdeviceptr * base, size_t * size, CUdeviceptr address)
+{
+  for (struct block * block = blocks; block != NULL; block = block->next)
+    if (address >= block->base && address < block->base + block->size)
+    {
+      *base = block->base;
+      *size = block->size;
+      return OK;
+    }
+  return INVALID_VALUE;
+}
 API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags) { *pointer = calloc (1, size); return OK; }
 API cuMemFreeHost (void * pointer) { free (pointer); return OK; }
 API cuPointerGetAttribute (void * value, int attribute, CUdeviceptr pointer)

@@ -84,7 +84,7 @@ def issue(state: Playback, call: Call, launch: Launch) -> None:
     recorded = launch.stream
     if recorded == 0 and entry_name(call.function).per_thread:
         recorded = _PER_THREAD_STREAM
-    stream = state.handles.live("stream", recorded)
+    stream = state.known_stream(recorded)
     state.driver.cuLaunchKernel(
         function,
         launch.grid,

@@ -8,7 +8,7 @@
 'use strict';
 
 const LIBC = [
-  'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'gettid', 'open', 'close', 'read',
+  'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
   'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
 ];
 
@@ -16,6 +16,7 @@ let source = null;   // of the C half
 let agent = null;    // the C half
 let state = null;    // its memory
 let functions = null; // the packed table
+let late = false;     // the program was running before
 
 let keeper = null;   // of Frida's file descriptors
 let forks = null;    // one at a time
@@ -143,9 +144,9 @@ function startAgent(table) {
   const control = openControl(Memory.allocUtf8String(table.control));
   if (control.isNull())
     throw new Error(`cannot map ${table.control}`);
-  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'uint64']);
+  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'int', 'uint64']);
   const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0,
-    uint64(table.progressNs));
+    late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
 }
@@ -210,11 +211,14 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource, forksSource, exitsSource) {
+  begin(cSource, keeperSource, forksSource, exitsSource, options) {
     source = cSource;
-    forkAlone(forksSource);
+    late = options.late;
+    if (options.follow)
+      forkAlone(forksSource);
     keepDescriptors(keeperSource);
-    outliveSession();
+    if (!late)
+      outliveSession();
     stayToTheEnd(exitsSource);
     Process.attachModuleObserver({
       onAdded(module) {

@@ -182,6 +182,8 @@ enter (GumInvocationContext * context)
       resolve_pending (call);
     enter_launch (call);
   }
+  if (state.late)
+    find_earlier_memory (call);
   write_enter (call);
   if (function->variable & HAS_VARIABLE)
     write_variable (call, call->start, DIRECTION_IN);
@@ -288,7 +290,7 @@ missing (u64 a, u64 b, u64 c, u64 d)
 
 /* Called once; `control` is the mapped page. Returns 0, or what failed. */
 int
-start (void * control, const char * directory, int outputs, u64 progress_limit)
+start (void * control, const char * directory, int outputs, int late, u64 progress_limit)
 {
   u32 key = 0;
 
@@ -298,6 +300,7 @@ start (void * control, const char * directory, int outputs, u64 progress_limit)
   state.control = control;
   strcpy (state.directory, directory);
   state.outputs = (u32) outputs;
+  state.late = (u32) late;
   state.progress_limit = progress_limit;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);
   state.alive = mmap (NULL, 4096, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
@@ -339,6 +342,7 @@ stop (void)
 {
   *state.alive = 0;
   CONTROL (AGENT_GONE) = 1;
+  pthread_key_delete (state.thread_key); /* its destructor goes with this code */
 }
 
 void * open_control (const char * path)

@@ -18,6 +18,7 @@ extern int strcmp (const char * a, const char * b);
 extern void * pthread_getspecific (u32 key);
 extern int pthread_setspecific (u32 key, const void * value);
 extern int pthread_key_create (u32 * key, void (* destructor) (void *));
+extern int pthread_key_delete (u32 key);
 extern int gettid (void);
 extern int open (const char * path, int flags, int mode);
 extern int close (int fd);
@@ -51,17 +52,19 @@ extern int kill (int pid, int signal);
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
   X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel) \
-  X (cuStreamGetCaptureInfo) X (cuKernelGetFunction) X (cuGraphGetNodes) X (cuGraphGetEdges) \
+  X (cuMemGetAddressRange_v2) X (cuStreamGetCaptureInfo) X (cuKernelGetFunction) X (cuGraphGetNodes) X (cuGraphGetEdges) \
   X (cuGraphGetEdges_v2) X (cuGraphNodeGetType) X (cuGraphKernelNodeGetParams) X (cuGraphKernelNodeGetParams_v2) \
   X (cuGraphKernelNodeGetAttribute) X (cuGraphMemcpyNodeGetParams) X (cuGraphMemsetNodeGetParams) \
   X (cuGraphHostNodeGetParams) X (cuGraphChildGraphNodeGetGraph) X (cuGraphEventWaitNodeGetEvent) \
   X (cuGraphEventRecordNodeGetEvent) X (cuGraphMemAllocNodeGetParams) X (cuGraphMemFreeNodeGetParams)
 
-/* The driver entries as which nodes of graphs are put on record, when a graph is launched. */
+/* The driver entries as which is put on record what is no call of the program: nodes of graphs that are launched,
+ * and what was there before recording began. */
 #define NODE_ENTRIES(X) \
   X (cuLaunchKernelEx) X (cuMemcpy3DAsync_v2) X (cuMemsetD8Async) X (cuMemsetD16Async) X (cuMemsetD32Async) \
   X (cuMemsetD2D8Async) X (cuMemsetD2D16Async) X (cuMemsetD2D32Async) X (cuLaunchHostFunc) X (cuEventRecord) \
-  X (cuStreamWaitEvent) X (cuMemAllocAsync) X (cuMemFreeAsync) X (cuStreamQuery)
+  X (cuStreamWaitEvent) X (cuMemAllocAsync) X (cuMemFreeAsync) X (cuStreamQuery) \
+  X (cuMemAlloc_v2)
 
 /* All take integers and pointers only, so one type serves: the ABI passes them alike. */
 typedef u64 (* entry) (u64, u64, u64, u64);
@@ -147,6 +150,7 @@ struct state
   volatile u32 * alive;          /* wiped in a forked child, whose rings belong to the parent */
   u32 thread_key;
   u32 outputs;                   /* --capture outputs */
+  u32 late;                      /* the program was running before it was recorded */
   u64 progress_limit;            /* nanoseconds for which a stream is waited for */
   char directory[1024];
   volatile u32 lock;             /* guards the tables below; never held across a driver call */

@@ -1,0 +1,89 @@
+"""Recording a program that is running: ``zluda trace --attach PID``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from zluda.errors import Error
+from zluda.trace.session import PROGRESS_SECONDS, Options, Outcome, Session, check_place, import_frida
+from zluda.tracefile.ring import DEFAULT_RING_BYTES
+
+_POLL_SECONDS = 0.1
+
+
+def attach(
+    pid: int,
+    output: str | Path = "trace.bin",
+    *,
+    capture: str = "outputs",
+    ring_bytes: int = DEFAULT_RING_BYTES,
+    progress_seconds: float = PROGRESS_SECONDS,
+    follow_children: bool = True,
+    note: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Record process ``pid`` from now on until it ends, or until we get SIGINT or SIGTERM; then it goes on.
+
+    What the program made before is on record as far as the driver tells: memory when a call first names it,
+    not modules. The outcome's status is 0. Raises :class:`zluda.Error` where there is no such process, where
+    it is being recorded already, or where the agent cannot get in.
+    """
+    frida = import_frida()
+    output = Path(output)
+    check_place(output)
+    command = _command_of(pid)
+    _check_unrecorded(pid)
+    options = Options(capture, ring_bytes, progress_seconds, follow_children)
+    session = Session(frida, command, output, options, note or (lambda text: None), {})
+    stop, started = threading.Event(), time.monotonic()
+    old = {number: signal.signal(number, _setter(stop)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        session.attach(pid, late=True)
+        if note is not None:
+            note(f"process {pid}: recording; interrupt to stop")
+        while not stop.wait(_POLL_SECONDS) and _is_running(pid):
+            pass
+        if _is_running(pid):
+            session.detach()
+    finally:
+        outcome = session.finish()
+        for number, handler in old.items():
+            signal.signal(number, handler)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _setter(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
+    return lambda number, frame: stop.set()
+
+
+def _command_of(pid: int) -> list[str]:
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        raise Error(f"process {pid}: there is none") from None
+    return [part.decode("utf-8", "surrogateescape") for part in text.split(b"\0")[:-1]]
+
+
+def _check_unrecorded(pid: int) -> None:
+    """Two recorders would each record the other's calls."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
+    except OSError as error:
+        raise Error(f"process {pid}: {os.strerror(error.errno or 0)}") from None
+    for line in maps.splitlines():
+        trace, found, _ = line.partition(".rings/control")
+        if found and not line.endswith("(deleted)"):
+            raise Error(f"process {pid}: is being recorded already, to {trace.split(maxsplit=5)[-1]}")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
