@@ -17,7 +17,9 @@ import tensor_vectors
 from isa_forms import all_forms
 from isa_forms.inputs import BLOCK
 from ptx_support import DEVICES
+from texture_cases.golden import allowed, golden_cases
 
+from zluda.compiler.textures import OPCODES as TEXTURES
 from zluda.ptx.instructions import OpcodeMismatch, Row, find_opcode
 from zluda.ptx.table import FAMILIES
 
@@ -42,6 +44,8 @@ device.
 Of each row, combinations of types and needed words were lowered, up to forty, and each word at least once:
 
 - `exact`: all are lowered, and recorded results of an NVIDIA GPU come out bit for bit;
+- `approximate`: all are lowered, and of the recorded results some differ in last bits, which
+  [textures](textures.md#how-far-it-agrees) lists;
 - `yes`: all are lowered as the ISA says; no GPU's results are recorded;
 - `native`: all are lowered; computed by the device's own approximate units inside PTX's bound, and `exact`
   with `--numerics nvidia`;
@@ -107,6 +111,8 @@ def _cell(row: ptx_support.Support, device: str, checked: int) -> str:
     approximate = row.row.opcode in _APPROXIMATE or row_words & {"approx", "full"}
     if approximate and device != "cpu":
         return "native"
+    if texture_rows().get(row.row.text, (0, True))[1] is False:
+        return "approximate"
     return "exact" if checked or approximate or _as_recorded(row.row) else "yes"
 
 
@@ -119,7 +125,21 @@ def checked_rows() -> collections.Counter[str]:
                 count[find_opcode(part.split()[0]).forms[0].row.text] += 1
             except OpcodeMismatch:
                 continue  # named otherwise: "mov {h, h} of b32"
-    return count
+    return count + collections.Counter({text: cases for text, (cases, _) in texture_rows().items()})
+
+
+@functools.cache
+def texture_rows() -> dict[str, tuple[int, bool]]:
+    """How many recorded cases each texture and surface row has, and whether all are held bit for bit."""
+    found: dict[str, tuple[int, bool]] = {}
+    for name, case in golden_cases().items():
+        for statement in case.form.split(";"):
+            dotted = next((word for word in statement.split() if word.partition(".")[0] in TEXTURES), None)
+            if dotted is not None:
+                text = find_opcode(dotted).forms[0].row.text
+                cases, exact = found.get(text, (0, True))
+                found[text] = cases + 1, exact and not allowed(name)
+    return found
 
 
 def unit_hashes() -> list[tuple[str, str]]:
@@ -153,6 +173,24 @@ def tensor_lines() -> list[str]:
         "",
         "Tiles of operands and what an H200 computed of them; the CPU device gives the same bits.",
     ]
+
+
+KINDS = """\
+`mma` with a `.kind` (8-, 6- and 4-bit floats, scales of blocks), `ldmatrix` and `stmatrix` of bytes are on no
+GPU that was at hand, and PTX leaves their order and rounding open: they stand as `yes`, not as `exact`.
+[Tensor cores](tensor-cores.md#small-formats-and-scales-of-blocks) says what is computed.""".splitlines()
+
+
+def texture_lines() -> list[str]:
+    """What textures and surfaces are held to."""
+    cases = golden_cases()
+    whole = sum(1 for name in cases if not allowed(name))
+    rows = sum(len(case.words) for case in cases.values())
+    return f"""\
+{len(cases)} cases, {rows:,} fetches and accesses, recorded on an H200; {whole} of them come out bit for bit.
+The others are held to a share of rows that may differ, and [textures](textures.md#how-far-it-agrees) says
+which and how far. Samplers of their own, samples, and queries other than width, height and depth are as the
+ISA says.""".splitlines()
 
 
 def contraction_lines() -> list[str]:
@@ -202,6 +240,12 @@ def exactness_page() -> str:
         "## Tensor cores",
         "",
         *tensor_lines(),
+        "",
+        *KINDS,
+        "",
+        "## Textures and surfaces",
+        "",
+        *texture_lines(),
         "",
         "## Contraction",
         "",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from zluda.compiler.textures import OPCODES, expanded
-from zluda.compiler.textures.expand import EXPANSIONS
+from zluda.compiler.textures.expand import EXPANSIONS, QUERIES
 from zluda.device.cpu import CpuDevice
 from zluda.device.services import Services
 from zluda.errors import LaunchError, UnsupportedError
@@ -59,8 +60,9 @@ class _Bench:
         return Descriptor(Kind.TEXTURE, Geometry.D2, Format.FLOAT, 1, levels, **options)  # type: ignore[arg-type]
 
     def run(self, source: str, *, handle: int = 9, bind: dict[str, Descriptor] | None = None) -> np.ndarray:
-        code = self.device.load(parse_module(source))
-        self.services.attach(code)
+        module = parse_module(source)
+        code = self.device.load(module)
+        self.services.attach(code, module)
         self.services.ready()
         for name, descriptor in (bind or {}).items():
             self.services.textures.set(code.global_variable(name)[0], descriptor)
@@ -95,10 +97,9 @@ def test_a_reference_is_bound_by_its_address_and_has_a_sampler_of_its_own(bench:
     body = (
         "mul.f32 %f0, %f0, 0f3D800000; tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [image, how, {%f0, 0f00000000}];"
     )
-    wrapping = bench.descriptor(
-        flags=Flags.NORMALIZED_COORDINATES, address=(Address.WRAP, Address.WRAP, Address.WRAP)
-    )
-    got = bench.run(_source(body, declarations), bind={"image": bench.descriptor(), "how": wrapping})
+    fractions = bench.descriptor(flags=Flags.NORMALIZED_COORDINATES)
+    wrapping = replace(fractions, address=(Address.WRAP, Address.WRAP, Address.WRAP))
+    got = bench.run(_source(body, declarations), bind={"image": fractions, "how": wrapping})
     assert got[:, 0].tolist() == (np.arange(32) // 2 % 8).tolist()
 
 
@@ -160,18 +161,67 @@ def test_a_surface_access_out_of_range_stops_the_launch_where_it_shall(bench: _B
     assert caught.value.thread == (8, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("body", "what"),
-    [
-        ("tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%d1, {%r1,%r2,%r3,%r3}];", "multisample"),
-        ("txq.channel_order.b32 %r1, [%d1];", "txq.channel_order"),
-        ("tex.cube.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%d1, {%r1,%r2,%r3,%r3}];", "tex.cube.v4.f32.s32"),
-    ],
-)
-def test_what_has_no_meaning_here_is_named(body: str, what: str) -> None:
-    function = parse_module(_source(body)).function("k")
-    with pytest.raises(UnsupportedError, match=what):
-        expanded(function)
+_SAMPLERS = """
+.global .texref image;
+.global .samplerref how = {addr_mode_0 = wrap, filter_mode = linear};
+.global .samplerref more[2] =
+  {{force_unnormalized_coords = 1, addr_mode_0 = clamp_to_border}, {filter_mode = 1}};
+"""
+
+
+def test_a_sampler_is_what_its_initialiser_says(bench: _Bench) -> None:
+    """By fractions, wrapped and filtered; by texels with a border; by fractions, filtered, wrapped at 0."""
+    body = """
+      mul.f32 %f7, %f0, 0f3D800000; mov.f32 %f8, 0f00000000;
+      tex.2d.v4.f32.f32 {%f1,_,_,_}, [image, how, {%f7, %f8}];
+      mov.u64 %d1, more;
+      tex.2d.v4.f32.f32 {%f2,_,_,_}, [image, %d1, {%f0, %f8}];
+      mov.u64 %d1, more+8;
+      txq.filter_mode.b32 %r1, [%d1]; cvt.rn.f32.u32 %f3, %r1;
+      mov.u64 %d1, how;
+      txq.addr_mode_0.b32 %r1, [%d1]; txq.force_unnormalized_coords.b32 %r2, [more];
+      mad.lo.u32 %r1, %r1, 16, %r2; cvt.rn.f32.u32 %f4, %r1;
+    """
+    independent = _source(body, _SAMPLERS).replace("sm_80", "sm_80, texmode_independent")
+    image = bench.descriptor(flags=Flags.NORMALIZED_COORDINATES)
+    got = bench.run(independent, bind={"image": image})
+    # Lane n is at n / 2 texels; what a filter blends begins half a texel before, and row 0 is met by its end.
+    before = (np.arange(32) - 1) // 2
+    weight = np.where(np.arange(32) % 2, 0, 0.5)
+    rows = np.where(True, 0.5 * 30, 0)  # half of row 3, which is wrapped to
+    expected = (1 - weight) * (before % 8) + weight * ((before + 1) % 8) + rows
+    assert got[:, 0].tolist() == expected.tolist()
+    assert got[:10, 1].tolist() == [*range(8), 0, 0]
+    assert got[0, 2:].tolist() == [1, 1]
+
+
+def test_a_sampler_of_no_mode_is_refused(bench: _Bench) -> None:
+    with pytest.raises(UnsupportedError, match=r"sampler with sideways for one of wrap.*variable how"):
+        bench.run(_source("ret;", ".global .samplerref how = {addr_mode_1 = sideways};"))
+
+
+def test_every_query_is_answered_and_other_samples_than_the_first_are_zeros(bench: _Bench) -> None:
+    names = [q for q in QUERIES if q != "memory_layout"]
+    asked = [
+        f"txq.{q}.b32 %r1, [%d1]; setp.eq.u32 %p1, %r8, {n}; @%p1 mov.b32 %r2, %r1;"
+        for n, q in enumerate(names)
+    ]
+    body = "mov.u32 %r2, 0;" + "".join(asked)
+    body += "suq.memory_layout.b32 %r3, [%d1]; mov.b32 %f1, %r2; mov.b32 %f2, %r3; and.b32 %r1, %r8, 1;"
+    body += "tex.2dms.v4.f32.s32 {%f3,_,_,_}, [%d1, {%r1, 3, 2, 0}]; mov.f32 %f4, %f0;"
+    bench.services.textures.set(
+        11,
+        replace(
+            bench.descriptor(filter=Filter.LINEAR, flags=Flags.NORMALIZED_COORDINATES),
+            address=(Address.MIRROR, Address.BORDER, Address.WRAP),
+        ),
+    )
+    got = bench.run(_source(body), handle=11).view(np.uint32)
+    numbers = (8, 4, 0, 0, 0, 0, 0x10DE, 0x10B0, 1, 0, 1, 1, 4, 0)
+    expected = dict(zip(names, numbers, strict=True))
+    assert dict(zip(names, got[:, 0].tolist(), strict=False)) == expected
+    assert got[:, 1].tolist() == [0] * 32
+    assert got[:, 2].view(np.float32).tolist() == [23, 0] * 16
 
 
 def test_a_function_without_textures_is_left_alone() -> None:

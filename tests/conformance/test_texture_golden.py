@@ -1,6 +1,6 @@
 """Textures and surfaces give on each device what an H200 gave: every case whose form and place it was asked.
 
-What is known not to be its every bit is listed in :data:`KNOWN`, with how much of it differs at most.
+What is known not to be its every bit is listed in :data:`texture_cases.golden.KNOWN`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from texture_cases.golden import golden_cases, golden_results
+from texture_cases.golden import allowed, golden_cases, golden_results
 from texture_cases.on_device import Runner
 from texture_cases.on_model import run_on_model
 from texture_cases.probe import kernel_text
@@ -19,23 +19,7 @@ from texture_cases.spec import Array, Case
 
 from zluda.device.cpu import CpuDevice
 
-# Name → the largest share of a case's rows that may differ, and why.
-KNOWN = {
-    r"(filter|weights)\S*\.s8\S*": (0.15, "filtered signed bytes are one in 32,767 off"),
-    r"filter\.spread\.3d\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
-    r"convert\.srgb\.linear": (0.02, "sRGB bytes are blended more finely than halves"),
-    r"cube\.(fine|random\.l|scaled\.l)\S*": (0.05, "a quotient's last bits decide a fraction"),
-    r"cube\.edge\.\d": (0.01, "a quotient's last bits decide a fraction"),
-    r"cube\.(random|edge|corner)\.\d\.seamless": (0.05, "a quotient's last bits decide a fraction"),
-    r"cube\.odd\S*": (0.6, "directions with an infinity"),
-    r"grad\.\S+": (1.0, "two gradients' footprint, and anisotropy, are modelled roughly"),
-}
 HELD_ROUGHLY = re.compile(r"grad\.2d\.(random|one|oblong|diagonal)")
-
-
-def allowed(name: str) -> float:
-    """The share of a case's rows that may differ."""
-    return max((share for pattern, (share, _) in KNOWN.items() if re.fullmatch(pattern, name)), default=0.0)
 
 
 def differing(got: Array, expected: Array) -> Array:

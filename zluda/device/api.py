@@ -75,8 +75,9 @@ class Device:
                 "the image holds machine code only",
                 remedy="build it with PTX (-gencode …,code=compute_XX)",
             )
-        code = self._device.load(parse_module(text, file=file))
-        self._services.attach(code)
+        module = parse_module(text, file=file)
+        code = self._device.load(module)
+        self._services.attach(code, module)
         return Module(self, code, file)
 
     def array(self, values: numpy.typing.ArrayLike) -> Array:

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from zluda.compiler.services import HEAP, LOCKS, OUTPUT, prepare
 from zluda.device.base import Code, Device, Printing
 from zluda.device.output import Output, Ring
+from zluda.device.samplers import samplers
 from zluda.device.textures import Textures
 from zluda.errors import Error, LaunchError
 from zluda.numerics.texture import ROOT_VARIABLE
 from zluda.records import dataclass
+
+if TYPE_CHECKING:
+    from zluda.ptx import Module
 
 PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE = 1, 2  # CUlimit
 LIMITS: dict[int, int] = {PRINTF_FIFO_SIZE: 7 << 20, MALLOC_HEAP_SIZE: 8 << 20}
@@ -40,14 +45,19 @@ class Services:
     ring: Ring | None = None
     textures: Textures = field(init=False)
     _waiting: list[tuple[Code, str, int]] = field(default_factory=list)
+    _samplers: list[tuple[Code, int]] = field(default_factory=list)
     _tables: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.textures = Textures(self.device)
         prepare()
 
-    def attach(self, code: Code) -> None:
-        """A module was loaded."""
+    def attach(self, code: Code, module: Module | None = None) -> None:
+        """A module was loaded; with it, its samplers are made. UnsupportedError for one that PTX has not."""
+        for variable, offset, descriptor in samplers(module) if module is not None else ():
+            address, _ = code.global_variable(variable)
+            self.textures.set(address + offset, descriptor)
+            self._samplers.append((code, address + offset))
         for name in PROVIDERS:
             try:
                 address, size = code.global_variable(name)
@@ -59,6 +69,10 @@ class Services:
     def detach(self, code: Code) -> None:
         """A module is about to be unloaded."""
         self._waiting = [one for one in self._waiting if one[0] is not code]
+        for owner, address in self._samplers:
+            if owner is code:
+                self.textures.remove(address)
+        self._samplers = [one for one in self._samplers if one[0] is not code]
 
     def ready(self, limits: Mapping[int, int] = LIMITS) -> None:
         """Before a launch: give the modules loaded since the last one what they ask for."""

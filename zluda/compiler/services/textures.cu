@@ -29,6 +29,7 @@ enum Geometry { D1 = 1, D2 = 2, D3 = 3, DIMENSIONS = 3, LAYERED = 4, CUBE = 8, B
 enum Format { U8 = 1, U16 = 2, U32 = 3, S8 = 8, S16 = 9, S32 = 10, HALF = 16, FLOAT = 32 };
 enum Address { WRAP, CLAMP, MIRROR, BORDER, BEYOND };  // the last: numbers out of range, as they are
 enum Flags { NORMALIZED = 1, READ_NORMALIZED = 2, SRGB = 4, SEAMLESS = 8 };
+enum Kind { TEXTURE = 1, SURFACE, SAMPLER };
 enum Clamp { ON_RANGE_TRAP, ON_RANGE_CLAMP, ON_RANGE_ZERO };
 
 extern "C" {
@@ -50,6 +51,11 @@ static __device__ const Descriptor *look_up(u64 handle) {
     if (key == handle) return (const Descriptor *)table[2 * slot + 1];
     if (!key) return nullptr;
   }
+}
+
+// Coordinates are fractions where the texture has it so and its sampler does not forbid it.
+static __device__ bool by_fractions(const Descriptor *t, const Descriptor *s) {
+  return t->geometry & CUBE || t->flags & s->flags & NORMALIZED;
 }
 
 // A handle's descriptor. The launch ends where it has none.
@@ -385,7 +391,7 @@ struct Where {
 template <int DIMENSIONS>
 __device__ __noinline__ uint4 zluda_unfiltered(Where w, u32 number) {
   const Level *level = &w.t->level[number];
-  bool normalized = w.t->geometry & CUBE || w.s->flags & NORMALIZED;
+  bool normalized = by_fractions(w.t, w.s);
   i32 x = zluda_placed(w.x, level->width, w.s->address[0], normalized, false, w.ox).first;
   i32 y = DIMENSIONS > 1 ? zluda_placed(w.y, level->height, w.s->address[1], normalized, false, w.oy).first : 0;
   i32 z = DIMENSIONS == 3 ? zluda_placed(w.z, level->depth, w.s->address[2], normalized, false, w.oz).first : w.slice;
@@ -396,7 +402,7 @@ __device__ __noinline__ uint4 zluda_unfiltered(Where w, u32 number) {
 template <int DIMENSIONS>
 __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 channel) {
   const Level *level = &w.t->level[number];
-  bool normalized = w.t->geometry & CUBE || w.s->flags & NORMALIZED, linear = w.s->filter != 0;
+  bool normalized = by_fractions(w.t, w.s), linear = w.s->filter != 0;
   bool seamless = DIMENSIONS == SEAMLESS_FACES;
   Place x = zluda_placed(w.x, level->width, seamless ? BEYOND : w.s->address[0], normalized, linear, w.ox);
   // A line is an image of one row, and is read at its upper edge.
@@ -510,11 +516,14 @@ __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
   return {face, (float)(s / 4194304), (float)(t / 4194304)};
 }
 
+// What is no cube has one face: a fetch of the wrong kind does not leave the texels.
+static __device__ bool has_faces(const Descriptor *t) { return (t->geometry & CUBE) != 0; }
+
 static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {
   Facing at = zluda_facing(x, y, z);
-  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), at.s, at.t, 0, at.face, 0, 0, 0};
-  w.slice += 6 * layer_of(w.t, layer);
-  if (w.s->flags & SEAMLESS && w.s->filter) return zluda_sampled<SEAMLESS_FACES>(w, lod, has_lod);
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), at.s, at.t, 0, 0, 0, 0, 0};
+  if (has_faces(w.t)) w.slice = at.face + 6 * layer_of(w.t, layer);
+  if (has_faces(w.t) && w.s->flags & SEAMLESS && w.s->filter) return zluda_sampled<SEAMLESS_FACES>(w, lod, has_lod);
   return zluda_sampled<2>(w, lod, has_lod);
 }
 
@@ -644,7 +653,7 @@ static __device__ u32 gathered_one(const Descriptor *t, const Descriptor *s, i32
 // One component of the four texels a linear filter would blend: lower left, lower right, upper right, upper left.
 __device__ __noinline__ uint4 zluda_gathered(u64 th, u64 sh, u32 layer, float fx, float fy, u32 c, i32 ox, i32 oy) {
   const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
-  bool normalized = s->flags & NORMALIZED;
+  bool normalized = by_fractions(t, s);
   const Level *level = &t->level[0];
   Place x = zluda_placed(fx, level->width, s->address[0], normalized, true, gather_offset(ox), true);
   Place y = zluda_placed(fy, level->height, s->address[1], normalized, true, gather_offset(oy), true);
@@ -666,10 +675,10 @@ ENTRY uint4 __zluda_tld4_acube(u64 th, u64 sh, u32 layer, float fx, float fy, fl
   const Descriptor *t = __zluda_descriptor(th), *s = __zluda_descriptor(sh);
   Facing at = zluda_facing(fx, fy, fz);
   const Level *level = &t->level[0];
-  bool seamless = s->flags & SEAMLESS;
+  bool seamless = has_faces(t) && s->flags & SEAMLESS;
   Place x = zluda_placed(at.s, level->width, seamless ? BEYOND : CLAMP, true, true, 0, true);
   Place y = zluda_placed(at.t, level->height, seamless ? BEYOND : CLAMP, true, true, 0, true);
-  i32 z = at.face + 6 * layer_of(t, layer), n = level->width, missing = -1;
+  i32 z = has_faces(t) ? at.face + 6 * layer_of(t, layer) : 0, n = level->width, missing = -1;
   Taps taps = {{x.first, x.first, x.second, x.second}, {y.first, y.second, y.first, y.second}, {z, z, z, z}, {}};
   if (seamless) {
     #pragma unroll
@@ -708,7 +717,7 @@ __device__ __noinline__ u64 zluda_place_in_surface(const Descriptor *t, u32 laye
   bool inside = x >= 0 && x <= width - size && (u32)y < (u32)height && (u32)z < (u32)depth && layer < (u32)layers;
   if (!inside) {
     if (mode == ON_RANGE_TRAP) __zluda_stop_surface();
-    if (mode != ON_RANGE_CLAMP) return 0;
+    if (mode != ON_RANGE_CLAMP || size > width) return 0;
     if (x < 0) x = 0;
     else if (x > width - size) x = width - size;
     y = clamp(y, 0, height - 1), z = clamp(z, 0, depth - 1), layer = min(layer, (u32)layers - 1);
@@ -784,16 +793,55 @@ ENTRY void __zluda_sust_a2d(u64 t, u32 layer, i32 x, i32 y, u32 mode, u32 r, u32
 
 // --- queries ---------------------------------------------------------------------------------------------
 
-// What expand.py's QUERIES are: width, height, depth, of a level.
+// Numbers of channel types and orders as OpenCL has them (PTX ISA 5.3.2).
+static __device__ u32 channel_type(const Descriptor *t) {
+  bool normalized = t->flags & READ_NORMALIZED;
+  switch (t->format) {
+    case S8: return normalized ? 0x10d0 : 0x10d7;
+    case S16: return normalized ? 0x10d1 : 0x10d8;
+    case S32: return 0x10d9;
+    case U8: return normalized ? 0x10d2 : 0x10da;
+    case U16: return normalized ? 0x10d3 : 0x10db;
+    case U32: return 0x10dc;
+    case HALF: return 0x10dd;
+    default: return 0x10de;
+  }
+}
+
+// wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border count from 0 (PTX ISA 5.3).
+static __device__ u32 address_number(u32 mode) {
+  return mode == WRAP ? 0 : mode == MIRROR ? 1 : mode == CLAMP ? 3 : 4;
+}
+
+enum Query {
+  WIDTH, HEIGHT, DEPTH, ARRAY_SIZE, MIPMAP_LEVELS, SAMPLES, CHANNEL_TYPE, CHANNEL_ORDER, NORMALIZED_COORDINATES,
+  FORCE_UNNORMALIZED, FILTER_MODE, ADDRESS_MODE_0, ADDRESS_MODE_1, ADDRESS_MODE_2, MEMORY_LAYOUT
+};
+
+// What expand.py's QUERIES are: the first three of a level, the others of the whole.
 ENTRY u32 __zluda_query(u64 handle, u32 what, u32 level, u32 of_surface) {
   const Descriptor *t = __zluda_descriptor(handle);
+  u32 dimensions = t->geometry & DIMENSIONS;
+  bool layered = t->geometry & LAYERED;
+  switch (what) {
+    case ARRAY_SIZE: return layered ? t->layers : 0;
+    case MIPMAP_LEVELS: return t->levels > 1 ? t->levels : 0;
+    case SAMPLES: return 0;  // of an array of several
+    case CHANNEL_TYPE: return channel_type(t);
+    case CHANNEL_ORDER: return t->channels == 1 ? 0x10b0 : t->channels == 2 ? 0x10b2 : 0x10b5;
+    case NORMALIZED_COORDINATES: return t->flags & NORMALIZED ? 1 : 0;
+    case FORCE_UNNORMALIZED: return t->kind == SAMPLER && !(t->flags & NORMALIZED);
+    case FILTER_MODE: return t->filter;
+    case ADDRESS_MODE_0: return address_number(t->address[0]);
+    case ADDRESS_MODE_1: return address_number(t->address[1]);
+    case ADDRESS_MODE_2: return address_number(t->address[2]);
+    case MEMORY_LAYOUT: return t->geometry & BUFFER ? 1 : 0;
+  }
   if (level >= t->levels) return 0;
   const Level *of = &t->level[level];
-  u32 dimensions = t->geometry & DIMENSIONS;
-  if (what == 0) return of->width;
-  bool layered = t->geometry & LAYERED;
-  if (what == 1 && dimensions > 1) return of->height;
-  if (what == 1) return layered ? t->layers : of_surface || t->geometry & BUFFER ? 0 : 1;
+  if (what == WIDTH) return of->width;
+  if (what == HEIGHT && dimensions > 1) return of->height;
+  if (what == HEIGHT) return layered ? t->layers : of_surface || t->geometry & BUFFER ? 0 : 1;
   return dimensions > 2 ? of->depth : layered && dimensions > 1 ? t->layers : 0;
 }
 

@@ -36,11 +36,16 @@ PREFIX = "__zluda_"
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A word of the ``geom`` slot: how many spatial coordinates, whether a layer comes first, of a cube."""
+    """A word of the ``geom`` slot: how many spatial coordinates, whether a layer comes first, of a cube.
+
+    ``samples``: a sample's number comes before all. CUDA makes no array of several samples: a texel is its
+    only one, number 0.
+    """
 
     dimensions: int
     layered: bool = False
     cube: bool = False
+    samples: bool = False
 
 
 GEOMETRIES = {
@@ -51,6 +56,8 @@ GEOMETRIES = {
     "a2d": Geometry(2, layered=True),
     "cube": Geometry(3, cube=True),
     "acube": Geometry(3, layered=True, cube=True),
+    "2dms": Geometry(2, samples=True),
+    "a2dms": Geometry(2, layered=True, samples=True),
 }
 _ZERO = Immediate(0)
 
@@ -58,7 +65,7 @@ _ZERO = Immediate(0)
 def expand_textures(function: Function) -> Function:
     """The function with calls in place of its texture and surface instructions.
 
-    Raises UnsupportedError, with the line, for multisample textures and forms without a meaning here.
+    Raises UnsupportedError, with the line, for forms without a meaning here.
     """
     return _Writer(function).run()
 
@@ -210,22 +217,23 @@ class _Place:
     objects: list[tuple[ScalarType, Operand]]
     layer: Operand
     coordinates: list[Operand]
+    sample: Operand = _ZERO
 
 
 def _place(w: _Writer, i: Instruction, operand: Operand) -> _Place:
     name = i.slots["geom"]
-    geometry = GEOMETRIES.get(name)
-    if geometry is None:
-        raise w.unsupported(f"{i.opcode}.{name} (multisample)")
+    geometry = GEOMETRIES[name]
     assert isinstance(operand, Indexed)
     objects = [w.handle(o, f"object.{n}") for n, o in enumerate(operand.objects)]
     if i.opcode in ("tex", "tld4") and len(objects) == 1:
         objects *= 2
     elements = list(_elements(operand.coordinates))
+    sample = elements.pop(0) if geometry.samples else _ZERO
     layer = elements.pop(0) if geometry.layered else _ZERO
     if len(elements) < geometry.dimensions:
         raise w.unsupported(f"{spell(i)} with {len(_elements(operand.coordinates))} coordinates")
-    return _Place(geometry, name, [(T.B64, o) for o in objects], layer, elements[: geometry.dimensions])
+    spatial = elements[: geometry.dimensions]
+    return _Place(geometry, name.removesuffix("ms"), [(T.B64, o) for o in objects], layer, spatial, sample)
 
 
 # --- tex, tld4 -------------------------------------------------------------------------------------------
@@ -270,8 +278,8 @@ def _tex(w: _Writer, i: Instruction) -> None:
         lod = _gradient_lod(w, place, rest.pop(0), rest.pop(0))
     chosen = Immediate(int(i.has("level") or i.has("grad")))
     offsets = [] if geometry.cube else _words(_offsets(rest, geometry)[: geometry.dimensions])
-    if whole and geometry.cube:
-        raise w.unsupported()
+    if geometry.samples:
+        lod = place.sample  # and so zeros for any but the first, as for a level that is not there
     name = f"texi_{place.name}" if whole else f"tex_{place.name}"
     _fetch(w, i, name, _texel_arguments(place, *_words([lod, chosen]), *offsets))
 
@@ -307,8 +315,6 @@ def _fetch_halves(
     results: list[Operand],
 ) -> None:
     """Four words rounded to halves: one a register, or two packed in each."""
-    if type is T.F16X2 and len(results) > 2:  # ptxas takes them, but there are four channels and no more
-        raise w.unsupported()
     words = [w.register(f"texel.{n}", T.F32) for n in range(4)]
     w.words(name, arguments, *words)
     if type.spelling == "f16":
@@ -378,13 +384,16 @@ _REDUCED = {
 
 # --- queries ---------------------------------------------------------------------------------------------
 
-QUERIES = ("width", "height", "depth")
-"""What ``txq`` and ``suq`` can be asked, in the order of ``textures.cu``'s numbers."""
+QUERIES = (
+    *("width", "height", "depth", "array_size", "num_mipmap_levels", "num_samples"),
+    *("channel_data_type", "channel_order", "normalized_coords", "force_unnormalized_coords"),
+    *("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "memory_layout"),
+)
+"""What ``txq`` and ``suq`` can be asked, in the order of ``textures.cu``'s numbers. All but the first three
+NVIDIA's driver refuses to load, though ptxas takes them; they are as PTX ISA 5.3 and 9.7.10.4 say."""
 
 
 def _query(w: _Writer, i: Instruction) -> None:
-    if i.slots["query"] not in QUERIES:  # NVIDIA's driver does not load such code either
-        raise w.unsupported()
     handle = w.handle(i.operands[1], "object.0")
     level = i.operands[2] if i.has("level") else _ZERO
     number = Immediate(QUERIES.index(i.slots["query"]))

@@ -92,7 +92,7 @@ class CodeEntries:
             raise CudaError("CUDA_ERROR_NO_BINARY_FOR_GPU", detail="the image holds no PTX", reason="no-ptx")
         module = parse_module(text)
         code = state.device.load(module, globals_at=globals_at)
-        state.services.attach(code)
+        state.services.attach(code, module)
         variables = tuple(name for name, v in module.variables.items() if v.space in ("global", "const"))
         return state.modules.add(LoadedModule(context, code, variables))
 

@@ -1,12 +1,22 @@
 """Texture and surface instructions (PTX ISA 9.7.10 and 9.7.11)."""
 
 ROWS = """
-tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf}             ; geom = 1d 2d 3d a1d a2d cube acube 2dms a2dms ; vec = v4 ; dtype = u32 s32 f32 f16x2 f16 ; ctype = s32 f32
-tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf}             ; geom = 1d 2d 3d a1d a2d ; vec = v2 ; dtype = f16x2 ; ctype = s32 f32
-tex.geom.dtype.ctype d{|p}, [a, xc]{, xe}{, xf}                 ; geom = 1d 2d 3d a1d a2d ; dtype = f16x2 ; ctype = s32 f32
-tex.base.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf}        ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16x2 f16 ; ctype = s32 f32
-tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf}    ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16x2 f16 ; ctype = s32 f32
-tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16x2 f16 ; ctype = f32
+tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = f32
+tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v2 ; dtype = f16x2 ; ctype = f32
+tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d 2dms a2dms ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = s32
+tex.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d 2dms a2dms ; vec = v2 ; dtype = f16x2 ; ctype = s32
+tex.base.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = f32
+tex.base.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v2 ; dtype = f16x2 ; ctype = f32
+tex.base.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d 2dms a2dms ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = s32
+tex.base.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d 2dms a2dms ; vec = v2 ; dtype = f16x2 ; ctype = s32
+tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = f32
+tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v2 ; dtype = f16x2 ; ctype = f32
+tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = s32
+tex.level.geom.vec.dtype.ctype D{|p}, [a, xc], b{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d ; vec = v2 ; dtype = f16x2 ; ctype = s32
+tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = f32
+tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d cube acube ; vec = v2 ; dtype = f16x2 ; ctype = f32
+tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d ; vec = v4 ; dtype = u32 s32 f32 f16 ; ctype = s32
+tex.grad.geom.vec.dtype.ctype D{|p}, [a, xc], xb, xg{, xe}{, xf} ; geom = 1d 2d 3d a1d a2d ; vec = v2 ; dtype = f16x2 ; ctype = s32
 tld4.component.geom.vec.dtype.ctype D{|p}, [a, xc]{, xe}{, xf}  ; component = r g b a ; geom = 2d a2d cube acube ; vec = v4 ; dtype = u32 s32 f32 ; ctype = f32
 txq.query.type d, [a]                   ; query = width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords ; type = b32
 txq.level.query.type d, [a], b          ; query = width height depth ; type = b32 ; as = b:any
