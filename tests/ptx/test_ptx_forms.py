@@ -12,6 +12,7 @@ import ptx_forms
 import pytest
 from ptx_text import canonical
 
+from zluda.errors import PtxError
 from zluda.ptx import Instruction, parse_module, print_module
 from zluda.ptx.instructions import OpcodeMismatch, find_opcode, opcode_names, rows
 
@@ -176,3 +177,23 @@ def test_what_ptxas_accepts_of_varied_forms_parses(tmp_path: Path) -> None:
             if subprocess.run(command, capture_output=True).returncode == 0:
                 refused.append(form)
     assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("ld.shared.L2::cache_hint.b32 %r0, [%rd0], %rd1;", ".L2::cache_hint"),
+        ("ld.const.L2::64B.b32 %r0, [%rd0];", ".L2::64B"),
+        ("st.global.wb.L1::evict_first.b32 [%rd0], %r0;", ".wb"),
+        ("ld.global.L2::evict_last.v4.b32 {%r0,%r1,%r2,%r3}, [%rd0];", ".L2::evict_last"),
+        ("st.volatile.global.L1::evict_first.b32 [%rd0], %r0;", ".L1::evict_first"),
+        ("cvt.sat.s64.u32 %rd0, %r0;", ".sat"),
+    ],
+)
+def test_words_that_do_not_go_together_are_named(statement: str, word: str) -> None:
+    body = f".reg .b32 %r<4>; .reg .b64 %rd<2>;\n{statement}"
+    ptx = f".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k() {{\n{body}\nret;\n}}\n"
+    with pytest.raises(PtxError) as error:
+        parse_module(ptx).function("k")
+    assert any(one in str(error.value) for one in word.split("|"))
+    assert "<ptx>:6:" in str(error.value)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
-from zluda.ptx import shorthands
+from zluda.ptx import combinations, shorthands
 from zluda.ptx.fragments import Fragment, fragment
 from zluda.ptx.module import (
     Address,
@@ -322,6 +322,7 @@ _KINDS: dict[str, tuple[Classes, Classes, bool]] = {
     "u": (_SIMD_VIDEO, _SIMD_VIDEO, False),
     "v": (_VIDEO, _VIDEO, False),
     "w": (_SIGNED, _SIGNED, False),
+    "n": (_SOURCE | {Minus}, _SOURCE | {Minus}, False),
     "!": (_PREDICATE, _PREDICATE, False),
 }
 
@@ -346,10 +347,20 @@ def _match(dotted: str) -> Opcode:
     if not candidates:
         closest = difflib.get_close_matches(name, opcode_names(), 5) or ["an instruction of the PTX ISA"]
         raise OpcodeMismatch("unknown instruction", name, 0, " or ".join(closest))
+    late = combinations.misplaced(name, words)
+    if late:
+        raise OpcodeMismatch("word in the wrong place", f".{late}", dotted.rfind(late) - 1, f"{name}.{late}")
     placed = [(row, _place(row, words)) for row in candidates]
     forms = tuple(_form(row, words, at) for row, at in placed if len(at) == len(words) and _complete(row, at))
     if not forms:
         raise _mismatch(dotted, words, placed)
+    clashes = [combinations.refused(name, f.slots, f.types, f.vector) for f in forms]
+    if all(clashes):
+        word = clashes[0]
+        raise OpcodeMismatch(
+            "words that do not go together", "." + word, dotted.find(word) - 1, "another word"
+        )
+    forms = tuple(form for form, clash in zip(forms, clashes, strict=True) if not clash)
     if all(map(_too_wide, forms)):
         word = f".v{forms[0].vector}"
         raise OpcodeMismatch("vector too large", word, dotted.find(word), "at most 128 bits, 256 in .global")

@@ -172,8 +172,10 @@ def of_size(bits: int, destination: bool) -> frozenset[Shape]:
 def of_vector(of: ScalarType, destination: bool) -> frozenset[Shape]:
     """What an element of ``.v2`` … may be: what is loaded or stored alone, 16 bits for 8 (PTX ISA 9.4.1)."""
     held = BY_SPELLING[f"{of.kind}16"] if of.bits == 8 else of
-    shapes: frozenset[Shape] = WIDE[held]
-    return shapes | ({Sink} if destination else {"int", "f32", "f64"})
+    shapes: frozenset[Shape] = WIDE[held] | EXACT[of]
+    if destination:
+        return shapes | {Sink}
+    return shapes | ({"int", "f32", "f64"} if constants(of) else set())
 
 
 def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int | None) -> bool:
@@ -195,7 +197,8 @@ def suits(shape: Shape, takes: frozenset[Shape] | None, vector: int | None) -> b
             return True
         # Registers wider than the element's type must be as wide as each other, ptxas says.
         widths = {part.bits for part in parts if isinstance(part, ScalarType)}
-        fitting = takes is None or len(widths) <= 1
+        floats = any(isinstance(part, ScalarType) and part.kind == "f" for part in parts)
+        fitting = takes is None or (len(widths) <= 1 and not (floats and "int" in parts))
         return (
             fitting and len(parts) == (vector or len(parts)) and all(_element_suits(p, takes) for p in parts)
         )

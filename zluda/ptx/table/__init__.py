@@ -11,7 +11,7 @@ accepts them; where two slots share words (``alayout``/``blayout``, ``dtype``/``
 and a place in it (:class:`~zluda.ptx.Indexed`); capitals are ``{…}`` vectors, as are ``d`` and ``s`` when
 ``.vec`` was written; ``m`` may also be a symbol's address or a vector, ``y`` a register, constant or vector (``yd``), ``x…``
 anything (``xd``: any destination); ``v…`` may carry a selector (``u…``: and is a register; ``vd``: a destination that may), ``w…``
-a sign too; ``d|p`` is a pair, ``d{|p}`` possibly
+a sign too, ``n…`` a sign only; ``d|p`` is a pair, ``d{|p}`` possibly
 one, ``!c`` a predicate that
 may be negated, ``label`` a branch target. ``{, b}`` is optional.
 

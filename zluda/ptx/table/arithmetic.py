@@ -69,7 +69,7 @@ fma.rnd{.ftz}.relu.type d, a, b, c          ; rnd = rn ; type = f16 f16x2
 fma.rnd{.relu}.type d, a, b, c              ; rnd = rn ; type = bf16 bf16x2
 fma.rnd.oob{.relu}.type d, a, b, c          ; rnd = rn ; type = <half>
 fma.rnd{.sat}.dtype.atype d, a, b, c        ; dtype = f32 ; atype = f16 bf16 ; as = c:dtype
-mad{.rnd}{.ftz}{.sat}.type d, a, b, c       ; type = f32
+mad.rnd{.ftz}{.sat}.type d, a, b, c         ; type = f32
 mad.rnd.type d, a, b, c                     ; type = f64
 div.approx{.ftz}.type d, a, b               ; type = f32
 div.full{.ftz}.type d, a, b                 ; type = f32

@@ -1,7 +1,7 @@
 """Asynchronous copies, tensor maps and mbarriers (PTX ISA 9.7.9.25 to .27, 9.7.13.15)."""
 
 ROWS = """
-cp.async.cop.dst.src{.cache_hint}{.prefetch} [d], [a], b{, c}{, e}      ; cop = ca cg ; dst = shared shared::cta ; src = global ; as = b:constant e:b64
+cp.async.cop.dst.src{.cache_hint}{.prefetch} [d], [a], b{, c}{, e}      ; cop = ca cg ; dst = shared shared::cta ; src = global ; as = b:constant e:u64
 cp.async.commit_group
 cp.async.wait_group a                                                    ; as = a:constant
 cp.async.wait_all

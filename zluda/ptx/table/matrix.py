@@ -48,7 +48,8 @@ mma.sp.sync.aligned.shape.alayout.blayout.kind.block_scale.scale_vec.dtype.atype
 mma.sp.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k32 m16n8k64 ; dtype = s32 ; atype = u8 s8 ; btype = u8 s8 ; ctype = s32 ; as = *:any
 mma.sp.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype D, A, B, C, e, f ; sp = sp sp::ordered_metadata ; shape = m16n8k64 m16n8k128 ; dtype = s32 ; atype = u4 s4 ; btype = u4 s4 ; ctype = s32 ; as = *:any
 ldmatrix.sync.aligned.shape.num{.trans}{.space}.type D, [a]                      ; shape = m8n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16
-ldmatrix.sync.aligned.shape.num{.trans}{.space}.dtype.stype D, [a]               ; shape = m8n16 m16n16 ; num = x1 x2 x4 ; space = shared shared::cta ; dtype = b8x16 ; stype = b6x16_p32 b4x16_p64
+ldmatrix.sync.aligned.shape.num{.space}.dtype.stype D, [a]                       ; shape = m8n16 ; num = x1 x2 x4 ; space = shared shared::cta ; dtype = b8x16 ; stype = b6x16_p32 b4x16_p64
+ldmatrix.sync.aligned.shape.num.trans{.space}.dtype.stype D, [a]                 ; shape = m16n16 ; num = x1 x2 ; space = shared shared::cta ; dtype = b8x16 ; stype = b6x16_p32 b4x16_p64
 ldmatrix.sync.aligned.shape.num.trans{.space}.type D, [a]                        ; shape = m16n16 ; num = x1 x2 ; space = shared shared::cta ; type = b8
 stmatrix.sync.aligned.shape.num{.trans}{.space}.type [a], D                      ; shape = m8n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b16
 stmatrix.sync.aligned.shape.num.trans{.space}.type [a], D                        ; shape = m16n8 ; num = x1 x2 x4 ; space = shared shared::cta ; type = b8

@@ -7,16 +7,16 @@ mov.type xd, m                              ; type = <bits> b128 <int> f32 f64 ;
 shfl.mode.type d{|p}, a, b, c               ; mode = up down bfly idx ; type = b32
 shfl.sync.mode.type d{|p}, a, b, c, e       ; mode = up down bfly idx ; type = b32 ; as = e:count
 
-ld{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}   ; sem = weak ; space = const global local param param::entry param::func shared shared::cta shared::cluster ; cop = ca cg cs lu cv ; type = <memory> ; as = d:type+ e:b64
-ld.sem{.space}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}                    ; sem = volatile ; space = const global local param shared shared::cta shared::cluster ; type = <memory> ; as = d:type+ e:b64
-ld.sem.scope{.space}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}      ; sem = relaxed acquire ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = d:type+ e:b64
-ld.mmio.sem.scope{.space}.type d, [a]                                            ; sem = relaxed acquire ; scope = sys ; space = global ; type = <memory> ; as = d:type+
-ld.space{.cop}.nc{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}       ; space = global ; cop = ca cg cs ; type = <memory> ; as = d:type+ e:b64
+ld{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}   ; sem = weak ; space = const global local param param::entry param::func shared shared::cta shared::cluster ; cop = ca cg cs lu cv ; type = <memory> ; as = d:type+ e:u64
+ld.sem{.space}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}                    ; sem = volatile ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = d:type+ e:u64
+ld.sem.scope{.space}{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}      ; sem = relaxed acquire ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = d:type+ e:u64
+ld.mmio.sem.scope{.space}.type d, [a]                                            ; sem = relaxed ; scope = sys ; space = global ; type = <memory> ; as = d:type+
+ld.space{.cop}.nc{.evict}{.evict2}{.cache_hint}{.prefetch}{.vec}.type d, [a]{, e}       ; space = global ; cop = ca cg cs ; type = <memory> ; as = d:type+ e:u64
 ldu{.space}{.vec}.type d, [a]                                                    ; space = global ; type = <memory> ; as = d:type+
-st{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.vec}.type [a], s{, e}      ; sem = weak ; space = global local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt ; type = <memory> ; as = s:type+ e:b64
-st.sem{.space}{.vec}.type [a], s                                                 ; sem = volatile ; space = global local param shared shared::cta shared::cluster ; type = <memory> ; as = s:type+
-st.sem.scope{.space}{.evict}{.evict2}{.cache_hint}{.vec}.type [a], s{, e}        ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = s:type+ e:b64
-st.mmio.sem.scope{.space}.type [a], s                                            ; sem = relaxed release ; scope = sys ; space = global ; type = <memory> ; as = s:type+
+st{.sem}{.space}{.cop}{.evict}{.evict2}{.cache_hint}{.vec}.type [a], s{, e}      ; sem = weak ; space = global local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt ; type = <memory> ; as = s:type+ e:u64
+st.sem{.space}{.vec}.type [a], s                                                 ; sem = volatile ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = s:type+
+st.sem.scope{.space}{.evict}{.evict2}{.cache_hint}{.vec}.type [a], s{, e}        ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; type = <memory> ; as = s:type+ e:u64
+st.mmio.sem.scope{.space}.type [a], s                                            ; sem = relaxed ; scope = sys ; space = global ; type = <memory> ; as = s:type+
 st.async{.sem}{.scope}{.space}{.completion}{.vec}.type [a], s, [b]               ; sem = weak ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; as = s:type+
 st.async{.mmio}.sem.scope{.space}.type [a], s                                    ; sem = release ; space = global ; type = <memory> ; as = s:type+
 st.bulk{.sem}{.space} [a], b, c                                                  ; sem = weak ; space = shared::cta

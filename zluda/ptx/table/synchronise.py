@@ -23,25 +23,27 @@ fence.proxy.kind.sem.scope                                  ; kind = tensormap::
 fence.proxy.kind.sem.scope [a], b                           ; kind = tensormap::generic ; sem = acquire
 fence.proxy.kind.sem.restrict.scope                         ; kind = async::generic ; sem = acquire release ; restrict = sync_restrict::shared::cta sync_restrict::shared::cluster ; scope = cluster
 
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64 ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = exch ; type = b32 b64 b128 ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b, c{, e}   ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = cas ; type = b16 b32 b64 b128 ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 s64 f32 f64 ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32 ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64 ; as = e:b64
-atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type d, [a], b{, e}  ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = <half> ; as = e:b64
-atom{.sem}{.scope}{.space}.op{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add ; vec = v2 v4 ; type = f32 ; as = e:b64 s:type
-atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add min max ; type = <half> ; as = e:b64 s:type
-red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64 ; as = e:b64
-red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 s64 f32 f64 ; as = e:b64
-red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32 ; as = e:b64
-red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64 ; as = e:b64
-red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type [a], b{, e}    ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = <half> ; as = e:b64
-red{.sem}{.scope}{.space}.op{.cache_hint}.vec.type [a], s{, e}      ; sem = relaxed release ; space = global ; op = add ; vec = v2 v4 ; type = f32 ; as = e:b64 s:type
-red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type [a], s{, e}  ; sem = relaxed release ; space = global ; op = add min max ; type = <half> ; as = e:b64 s:type
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64 ; as = e:u64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = exch ; type = b32 b64 b128 ; as = e:u64
+atom{.sem}{.scope}{.space}.op.type d, [a], b, c          ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = cas ; type = b16 b32 b64 b128
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 f32 f64 ; as = e:u64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32 ; as = e:u64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.type d, [a], b{, e}      ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64 ; as = e:u64
+atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type d, [a], b{, e}  ; sem = relaxed acquire release acq_rel ; space = global shared shared::cta shared::cluster ; op = add ; type = <half> ; as = e:u64
+atom{.sem}{.scope}{.space}.op{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add ; vec = v2 v4 ; type = f32 ; as = e:u64 s:type
+atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add min max ; type = f16 bf16 ; as = e:u64 s:type
+atom{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type d, [a], s{, e}  ; sem = relaxed acquire release acq_rel ; space = global ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; as = e:u64 s:type
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = and or xor ; type = b32 b64 ; as = e:u64
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = u32 s32 u64 f32 f64 ; as = e:u64
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = inc dec ; type = u32 ; as = e:u64
+red{.sem}{.scope}{.space}.op{.cache_hint}.type [a], b{, e}          ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = min max ; type = u32 s32 u64 s64 ; as = e:u64
+red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.type [a], b{, e}    ; sem = relaxed release ; space = global shared shared::cta shared::cluster ; op = add ; type = <half> ; as = e:u64
+red{.sem}{.scope}{.space}.op{.cache_hint}.vec.type [a], s{, e}      ; sem = relaxed release ; space = global ; op = add ; vec = v2 v4 ; type = f32 ; as = e:u64 s:type
+red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type [a], s{, e}  ; sem = relaxed release ; space = global ; op = add min max ; type = f16 bf16 ; as = e:u64 s:type
+red{.sem}{.scope}{.space}.op.noftz{.cache_hint}.vec.type [a], s{, e}  ; sem = relaxed release ; space = global ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; as = e:u64 s:type
 red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = inc dec ; type = u32
 red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = min max ; type = u32 s32
-red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = add ; type = u32 s32 u64 s64
+red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = add ; type = u32 s32 u64
 red.async{.sem}{.scope}{.space}.completion.op.type [a], b, [c]      ; sem = relaxed ; space = shared::cluster ; completion = mbarrier::complete_tx::bytes ; op = and or xor ; type = b32
 red.async{.mmio}.sem.scope{.space}.op.type [a], b                   ; sem = release ; space = global ; op = add ; type = u32 s32 u64
 

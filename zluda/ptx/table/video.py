@@ -24,8 +24,8 @@ _SIMD = "".join(
 ROWS = f"""
 {_SCALAR}
 {_SHIFT}
-vmad.dtype.atype.btype{{.sat}}{{.scale}} d, w1, w2, w3         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
-vmad.dtype.atype.btype.po{{.sat}}{{.scale}} d, v1, v2, v3      ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vmad.dtype.atype.btype{{.sat}}{{.scale}} d, w1, w2, n3         ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
+vmad.dtype.atype.btype.po{{.sat}}{{.scale}} d, v1, v2, c       ; dtype = u32 s32 ; atype = u32 s32 ; btype = u32 s32 ; scale = shr7 shr15
 vset.atype.btype.cmp d, v1, v2                               ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
 vset.atype.btype.cmp.secop d, v1, v2, b                      ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge ; secop = add min max
 vset.atype.btype.cmp vd, v1, v2, b                           ; atype = u32 s32 ; btype = u32 s32 ; cmp = eq ne lt le gt ge
