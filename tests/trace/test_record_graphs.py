@@ -11,6 +11,7 @@ from recorded_scenes import Recorded, StandIn, run_trace
 import zluda
 from zluda.diff.results import Verdict
 from zluda.tracefile import AllocationKind, Call, Trace, open_trace
+from zluda.tracefile.text import launch_line
 
 Scene = Callable[..., Recorded]
 N = 256
@@ -217,4 +218,6 @@ def test_every_form_of_a_launch_with_its_attributes(graph_scene: Scene) -> None:
         assert functions == ["cuLaunchKernel_ptsz", "cuLaunchCooperativeKernel", "cuLaunchKernelEx"]
         ids = [struct.unpack_from("<I", launches[2].attributes, at)[0] for at in (0, 72, 144)]
         assert ids == [6, 8, 2]
+        shown = launch_line(launches[2])
+        assert " PROGRAMMATIC_STREAM_SERIALIZATION=1 PRIORITY=-1 COOPERATIVE=1 stream=" in shown
         assert all(one.captured for one in launches) and not trace.gaps

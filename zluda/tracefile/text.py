@@ -7,6 +7,7 @@ A call reads as a system call does in ``strace``:
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from zluda.tracefile.records import Call, Direction, Launch, Parameter, Payload,
 _SHOWN_BYTES = 32  # of a payload in a line
 _SHOWN_CHARACTERS = 80
 _ROW_BYTES = 16  # of memory in a line
+_VALUE_WORDS = 4  # of an attribute that has no name here
 
 # How a word of a C type is read: (bits, signed). What is not here is 64 bits and printed in hexadecimal.
 _NUMBERS = {
@@ -96,11 +98,45 @@ def launch_line(launch: Launch) -> str:
     shape = f"grid={_triple(launch.grid)} block={_triple(launch.block)}"
     if launch.cluster != (1, 1, 1):
         shape += f" cluster={_triple(launch.cluster)}"
+    shape += "".join(f" {one}" for one in attributes(launch.attributes))
     if launch.shared_bytes:
         shape += f" shared={launch.shared_bytes}"
     took = "" if launch.gpu_time_ns is None else f" <{launch.gpu_time_ns / 1e3:.1f} µs>"
     call = f"#{launch.call} {launch.kernel}({', '.join(parameters(launch))})"
     return printable(f"{call} {shape} stream={launch.stream:#x}{took}")
+
+
+# CUlaunchAttributeID, with what of its value is shown: the number of 32-bit words, signed; 0: none.
+_ATTRIBUTES = {
+    1: ("ACCESS_POLICY_WINDOW", 8),
+    2: ("COOPERATIVE", 1),
+    3: ("SYNCHRONIZATION_POLICY", 1),
+    5: ("CLUSTER_SCHEDULING_POLICY_PREFERENCE", 1),
+    6: ("PROGRAMMATIC_STREAM_SERIALIZATION", 1),
+    7: ("PROGRAMMATIC_EVENT", 4),
+    8: ("PRIORITY", 1),
+    9: ("MEM_SYNC_DOMAIN_MAP", 1),
+    10: ("MEM_SYNC_DOMAIN", 1),
+    11: ("PREFERRED_CLUSTER_DIMENSION", 3),
+    12: ("LAUNCH_COMPLETION_EVENT", 3),
+    13: ("DEVICE_UPDATABLE_KERNEL_NODE", 1),
+    14: ("PREFERRED_SHARED_MEMORY_CARVEOUT", 1),
+    16: ("NVLINK_UTIL_CENTRIC_SCHEDULING", 1),
+}
+_CLUSTER_DIMENSION = 4  # stands in the shape
+_ATTRIBUTE_BYTES, _VALUE_AT = 72, 8  # CUlaunchAttribute
+
+
+def attributes(data: bytes) -> list[str]:
+    """Each launch attribute but the cluster's dimension, as NAME=VALUE; ``data`` is the array as recorded."""
+    found = []
+    for at in range(0, len(data) - _ATTRIBUTE_BYTES + 1, _ATTRIBUTE_BYTES):
+        number = int.from_bytes(data[at : at + 4], "little")
+        name, words = _ATTRIBUTES.get(number, (f"attribute {number}", _VALUE_WORDS))
+        value = struct.unpack_from(f"<{words}i", data, at + _VALUE_AT)
+        if number != _CLUSTER_DIMENSION and number:
+            found.append(f"{name}={','.join(map(str, value))}")
+    return found
 
 
 def parameters(launch: Launch) -> list[str]:
