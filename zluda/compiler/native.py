@@ -1,7 +1,8 @@
-"""Control flow on AMD GPUs: PTX's own graph. LLVM's back end turns divergent branches into EXEC masks.
+"""Control flow of one thread: PTX's own graph.
 
-It gives some loops with several entries wrong masks (LLVM 22; two of 25 such random graphs). These are
-written with one entry: edges to what were entries note which, and go to a switch.
+LLVM's back end for AMD GPUs turns divergent branches into EXEC masks. It gives some loops with several
+entries wrong masks (LLVM 22; two of 25 such random graphs). These are written with one entry there: edges to
+what were entries note which, and go to a switch.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ DONE, LEAVE = "done", "leave"
 class NativeControl:
     """Writes blocks and branches, up to the label ``done``; what stands there is the caller's.
 
-    ``leave`` writes what threads do before they leave the kernel.
+    ``leave`` writes what threads do before they leave the kernel. ``masks``: LLVM makes EXEC masks of it.
     """
 
-    def __init__(self, f: FunctionCodegen, leave: Callable[[], None]) -> None:
+    def __init__(self, f: FunctionCodegen, leave: Callable[[], None], *, masks: bool = True) -> None:
         self.f, self.b, self.leave = f, f.b, leave
-        self.loops = several_entries(f.graph)
+        self.loops = several_entries(f.graph) if masks else []
         self._loop_of = {entry: n for n, entries in enumerate(self.loops) for entry in entries}
         self._chosen: dict[int, Value] = {n: f.b.alloca("i32", align=4) for n in range(len(self.loops))}
         self._pending: list[tuple[str, int]] = []  # edges to entries: label, block

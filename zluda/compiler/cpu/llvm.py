@@ -6,6 +6,7 @@ Full O2 takes three to eight times as long and gains little on code that is vect
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from zluda.compiler.cpu.faults import fence_merges
@@ -81,15 +82,15 @@ def _compiled(text: str, *, optimize: bool) -> Any:
     return module
 
 
-def optimize_quickly(module: Any, machine: Any) -> Any:
-    """What the short list of passes makes of a module, kept from LLVM's faults in writing it."""
+def optimize_quickly(module: Any, machine: Any, names: Sequence[str] = _PASSES) -> Any:
+    """What a short list of passes makes of a module, kept from LLVM's faults in writing it."""
     import llvmlite.binding as llvm
 
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = tuning.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, tuning)
     passes = llvm.create_new_module_pass_manager()
-    for name in _PASSES:
+    for name in names:
         getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     return without_faults(module)

@@ -45,30 +45,36 @@ def atomic(
         if shared:
             todo = checked(wave, b, element, pointers, todo, block, place)
             todo = aligned(wave, b, element, pointers, todo, block, place)
+        # Lanes are taken from memory: an element of a vector at an index would cost a copy of it each time.
+        rooms = [_spilled(b, vector) for vector in (pointers, values, expected)]
+        results = b.alloca(element, lanes)
+        b.emit(f"store {whole} zeroinitializer, {results.typed}, align 64")
         b.branch("start")
         b.label("start")
         b.emit("br label %each")
         b.label("each")
-        rest, old = Value(wave.mask_type, 1, "%rest"), Value(element, lanes, "%old")
+        rest = Value(wave.mask_type, 1, "%rest")
         b.emit(f"%rest = phi {rest.type} [ {todo.ref}, %start ], [ %rest2, %done ]")
-        b.emit(f"%old = phi {whole} [ zeroinitializer, %start ], [ %old2, %done ]")
         b.cond_branch(b.icmp("eq", rest, 0), "end", "one")
         b.label("one")
         lane = b.intrinsic("cttz", rest, True)
-        pointer = b.cast("inttoptr", b.extract(pointers, lane), "ptr")
-        value, wanted = b.extract(values, lane), b.extract(expected, lane)
+        pointer, value, wanted = (
+            b.load(room_type, b.gep(room, lane, room_type), align=4)
+            for room, room_type in zip(rooms, ("i64", element, element), strict=True)
+        )
+        pointer = b.cast("inttoptr", pointer, "ptr")
         if shared or kind not in ("u32", "u64"):
             previous = _one_atomic(b, op, kind, pointer, value, wanted)
         else:
             previous = b.load(element, pointer, align=1)
             b.store(_PLAIN[op](b, previous, value, wanted), pointer, align=1)
+        b.store(previous, b.gep(results, lane, element), align=4)
         b.branch("done")
         b.label("done")
-        b.emit(f"%old2 = insertelement {old.typed}, {previous.typed}, {lane.typed}")
         b.emit(f"%rest2 = and {rest.typed}, {b.sub(rest, 1).ref}")
         b.branch("each")
         b.label("end")
-        return old
+        return b.load(element, results, lanes, align=64)
 
     parameters = [
         ("i64", lanes),
@@ -85,9 +91,15 @@ def atomic(
     return wave.b.call(name, arguments, element, lanes)
 
 
+def _spilled(b: Builder, vector: Value) -> Value:
+    room = b.alloca(vector.type, vector.lanes)
+    b.store(vector, room, align=64)
+    return room
+
+
 def _one_atomic(b: Builder, op: str, kind: str, pointer: Value, value: Value, expected: Value) -> Value:
     if op == "cmpxchg":
-        return _compare_exchange(b, pointer, expected, value)
+        return _exchange_if_equal(b, pointer, expected, value)
     if op in _BY_LOOP:
         return _retry(b, pointer, lambda old: _BY_LOOP[op](b, old, value, expected))
     if kind in _FLOATS:
@@ -96,6 +108,22 @@ def _one_atomic(b: Builder, op: str, kind: str, pointer: Value, value: Value, ex
         old = b.define(element, 1, f"atomicrmw {op} {pointer.typed}, {element} {number.ref} monotonic")
         return b.define(value.type, 1, f"bitcast {element} {old.ref} to {value.type}")
     return b.define(value.type, 1, f"atomicrmw {op} {pointer.typed}, {value.typed} monotonic")
+
+
+def _exchange_if_equal(b: Builder, pointer: Value, expected: Value, value: Value) -> Value:
+    """One that fails is a load, which costs much less. Of lanes that contend in a loop all but one fail."""
+    attempt, swapped, start = b.fresh("attempt"), b.fresh("swapped"), b.fresh("look")
+    b.branch(start)
+    b.label(start)
+    seen = b.define(
+        value.type, 1, f"load atomic {value.type}, {pointer.typed} monotonic, align {value.width // 8}"
+    )
+    b.cond_branch(b.icmp("eq", seen, expected), attempt, swapped)
+    b.label(attempt)
+    old = _compare_exchange(b, pointer, expected, value)
+    b.branch(swapped)
+    b.label(swapped)
+    return b.define(value.type, 1, f"phi {value.type} [ {seen.ref}, %{start} ], [ {old.ref}, %{attempt} ]")
 
 
 def _compare_exchange(b: Builder, pointer: Value, expected: Value, value: Value) -> Value:
