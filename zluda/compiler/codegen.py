@@ -83,7 +83,7 @@ class FunctionCodegen(RegisterFile):
         self.order: Order = weak_topological_order(self.graph)
         results = {v.name for v in function.returns if v.space == "reg"}
         self.live: Liveness = liveness(self.graph, results)
-        self.uniformity = Uniformity(
+        uniformity = Uniformity(
             self.graph,
             self.order,
             self.live,
@@ -93,7 +93,9 @@ class FunctionCodegen(RegisterFile):
             function.is_entry,
             partial,
             apart,
-        ).run()
+        )
+        # Of a thread by itself all registers vary, and it is never missing.
+        self.uniformity = uniformity if function.name in self.unit.solo else uniformity.run()
 
     # --- blocks and instructions -----------------------------------------------------------------------
 

@@ -119,6 +119,7 @@ def _text(module: Module, name: str, request: Request) -> bytes:
         text = kernel_ir(unit)
         return text.encode() if request.kind == "llvm" else emit_assembly(text)
     from zluda.compiler.amd.compile import kernel_ir as amd_ir
+    from zluda.compiler.amd.compile import level
     from zluda.compiler.amd.llvm import Options, emit
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
@@ -129,7 +130,8 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     text = amd_ir(unit, chosen, request.wave_size)
     if request.kind == "llvm":
         return text.encode()
-    return emit(text, Options(request.target, request.wave_size or chosen.wave_size, request.kind))
+    lanes = request.wave_size or chosen.wave_size
+    return emit(text, Options(request.target, lanes, request.kind, level(unit)))
 
 
 def _check(request: Request) -> None:

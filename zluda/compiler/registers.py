@@ -149,6 +149,8 @@ class RegisterFile:
         A register with one definition may be overwritten in lanes that never executed it. Lanes that did, in
         an earlier round of a loop, may wait outside the loop, or at its head, with the register live.
         """
+        if not self.uniformity.masked:
+            return set()
         places: dict[str, list[int]] = {}
         for index in self.order.sequence:
             for instruction in self.graph.blocks[index].instructions:

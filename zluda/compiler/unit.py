@@ -76,7 +76,8 @@ class Unit:
     writes (found as code is generated). ``numerics`` says how approximate instructions are computed,
     ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``check`` which
     accesses are tested as they are made (``"memory"``: all), ``slow_mode`` whether waves of 64 lanes hold one
-    warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do.
+    warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo`` names functions
+    that are written for one thread (:mod:`zluda.compiler.large`).
     """
 
     module: Module
@@ -98,6 +99,7 @@ class Unit:
     together: Together = APART
     waits_for_blocks: bool = False
     recursive: frozenset[str] | None = field(default=None, init=False)
+    solo: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
@@ -129,6 +131,11 @@ class Unit:
     def warps(self) -> int:
         """Warps a block, the last one perhaps partly filled."""
         return -(-self.threads // 32)
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of PTX, of the kernel and all functions."""
+        return sum(len(f.instructions) for f in self._all())
 
     @property
     def clustered(self) -> bool:

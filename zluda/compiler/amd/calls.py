@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.machine import STACK, one
-from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.warp import WarpOps
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
+from zluda.compiler.native import LEAVE, NativeControl
 from zluda.compiler.services import is_service
 from zluda.compiler.target import CallValue, Lanes
 from zluda.compiler.unit import Unit

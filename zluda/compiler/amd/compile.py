@@ -14,14 +14,15 @@ from zluda.compiler.amd.inputs import unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
-from zluda.compiler.amd.native import LEAVE, NativeControl
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
 from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
+from zluda.compiler.native import LEAVE, NativeControl
 from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
 
@@ -50,7 +51,7 @@ def compile_unit(
         name=unit.kernel.name,
         block=ANY_BLOCK,
         entry=unit.kernel.name,
-        code=emit(text, Options(target_name, wave_size or chosen.wave_size)),
+        code=emit(text, Options(target_name, wave_size or chosen.wave_size, level=level(unit))),
         symbols=tuple(unit.symbols),
         parameters=slots,
         parameter_bytes=size,
@@ -58,8 +59,13 @@ def compile_unit(
         dynamic_shared_offset=unit.shared.dynamic_offset,
         refusals=tuple(unit.refusals),
         one_warp=unit.one_warp,
-        instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
+        instructions=unit.instructions,
     )
+
+
+def level(unit: Unit) -> int:
+    """How much LLVM is to optimise."""
+    return 0 if is_large(unit) else 3
 
 
 def kernel_ir(
@@ -77,6 +83,7 @@ def kernel_ir(
     ops.end_refused = end_refused
     ops.hidden_arguments = code_object_version >= CODE_OBJECT_VERSION
     choose_numerics(unit, _NUMERICS)
+    choose_solo(unit)
     unit.ir.any_nan = unit.numerics == "native"
     for name in unit.functions:
         define_function(unit, name, ops)

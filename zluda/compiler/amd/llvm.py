@@ -29,6 +29,9 @@ _PASSES = (
     "simplify_cfg",
     "aggressive_dce",
 )
+_QUICK_PASSES = ("always_inliner", "sroa", "simplify_cfg")
+"""At level 0, for large units (:mod:`zluda.compiler.large`)."""
+
 _OWN_CALL = re.compile(r"^define internal (?!.*\balwaysinline\b)", re.MULTILINE)
 """Functions that the inliner should weigh: it is in O3 alone."""
 
@@ -37,7 +40,8 @@ _OWN_CALL = re.compile(r"^define internal (?!.*\balwaysinline\b)", re.MULTILINE)
 class Options:
     """``kind`` is ``obj``, ``asm``, or ``llvm`` (the IR after optimisation).
 
-    ``target`` is a target id: a processor, with settings (``gfx90a:xnack-``) or without.
+    ``target`` is a target id: a processor, with settings (``gfx90a:xnack-``) or without. ``level`` says how
+    much is optimised: 0 is quick, however much there is.
     """
 
     target: str
@@ -106,11 +110,11 @@ def _optimised(text: str, machine: Any, level: int) -> Any:
     module.data_layout = str(machine.target_data)
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     builder = llvm.create_pass_builder(machine, tuning)
-    if _OWN_CALL.search(text):
+    if level > 0 and _OWN_CALL.search(text):
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
-        for name in _PASSES:
+        for name in _PASSES if level > 0 else _QUICK_PASSES:
             getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     return module

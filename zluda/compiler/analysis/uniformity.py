@@ -53,11 +53,12 @@ def polls(graph: Graph, blocks: Sequence[int]) -> set[str]:
         "shared" if i.opcode == "mbarrier" else i.slots.get("space", "").split("::")[0]
         for n in blocks
         for i in graph.blocks[n].instructions
-        if _polls(i)
+        if may_poll(i)
     }
 
 
-def _polls(instruction: Instruction) -> bool:
+def may_poll(instruction: Instruction) -> bool:
+    """Whether a loop with this instruction may wait for what another thread writes."""
     if instruction.opcode == "ld":
         return instruction.slots.get("sem") in _POLLING_LOADS
     if instruction.opcode == "atom":
@@ -69,7 +70,9 @@ def _reads_only(atomic: Instruction) -> bool:
     """Whether an atomic operation leaves memory as it is: ``atomicAdd(flag, 0)``, an older way to read."""
     operand = atomic.operands[2]
     neutral = {"add": 0, "or": 0, "xor": 0, "and": -1}.get(atomic.slots.get("op", ""))
-    return neutral is not None and isinstance(operand, Immediate) and operand.value == neutral
+    if not isinstance(operand, Immediate) or operand.float_bits is not None:
+        return False
+    return neutral is not None and operand.value == neutral
 
 
 @dataclass(slots=True)

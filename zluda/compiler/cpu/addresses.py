@@ -27,7 +27,7 @@ from zluda.ptx.module import Variable
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
-_STACK_ALIGN = 64
+STACK_ALIGN = 64
 _PARAMETER_ALIGN = 16
 _RANK_AT = SHARED_STRIDE.bit_length() - 1
 
@@ -95,10 +95,10 @@ class AddressOps:
 
     def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """The shape of :meth:`symbol`."""
-        variable = _stack_variable(f, name)
+        variable = stack_variable(f, name)
         if variable is not None:
             stride = lane_stride(variable)
-            return Shape(tuple(lane * stride for lane in range(WARP)), 1, _STACK_ALIGN)
+            return Shape(tuple(lane * stride for lane in range(WARP)), 1, STACK_ALIGN)
         if name in f.unit.shared.offsets:
             offset = f.unit.shared.offsets[name]
             if f.unit.clustered:
@@ -114,7 +114,7 @@ class AddressOps:
     def symbol(self, f: FunctionCodegen, name: str) -> Lanes:
         """The address of a variable, parameter or function in its own space. Raises UnsupportedError."""
         shape = self.symbol_shape(f, name)
-        if _stack_variable(f, name) is not None:
+        if stack_variable(f, name) is not None:
             return Lanes(shape, (self._stack_address(f, name),))
         if shape.constant is not None:
             return Lanes(shape, (constant("i32", shape.constant),))
@@ -148,11 +148,15 @@ class AddressOps:
         """The first lane's copy of a local variable or parameter; local addresses are in their window."""
         pointer = f.stack_variables.get(name)
         if pointer is None:
-            variable = _stack_variable(f, name)
+            variable = stack_variable(f, name)
             assert variable is not None
-            pointer = f.b.alloca("i8", count=WARP * lane_stride(variable))
+            pointer = f.b.alloca("i8", count=self.stack_bytes(variable))
             f.stack_variables[name] = pointer
         return f.b.sub(f.b.cast("ptrtoint", pointer, "i64"), self.window(f, "local"))
+
+    def stack_bytes(self, variable: Variable) -> int:
+        """What a stack variable takes: a copy a lane."""
+        return WARP * lane_stride(variable)
 
     # --- pointers --------------------------------------------------------------------------------------
 
@@ -241,7 +245,7 @@ def _parameter_offsets(f: FunctionCodegen) -> dict[str, int]:
     )
 
 
-def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
+def stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
     """A local variable, a call's parameter, or a function's parameter: what has a copy a lane."""
     variable = f.function.variables.get(name)
     if variable is not None and variable.space in ("local", "param"):

@@ -132,6 +132,20 @@ def _each_lane(b: Builder, arguments: list[Value], op: str, type: ScalarType, pr
     return b.load(element, old_values, width, align=64)
 
 
+def one_lane(
+    f: FunctionCodegen, pointer: Value, values: list[Value], space: str, op: str, type: ScalarType
+) -> Value:
+    """One thread's operation, by a function of its own; returns the old value."""
+    private = space in ("shared", CLUSTER)
+    parameters = [("ptr", 1), *[(v.type, 1) for v in values]]
+    name = f.unit.ir.function(
+        f"atomic.{op}.{type.spelling}.{'private' if private else 'shared'}.one",
+        parameters,
+        lambda b, a: _one_lane(b, a[0], a[1:], op, type, private),
+    )
+    return f.b.call(name, [pointer, *values], values[0].type)
+
+
 def _one_lane(
     b: Builder, pointer: Value, values: list[Value], op: str, type: ScalarType, private: bool
 ) -> Value:

@@ -9,7 +9,9 @@ from zluda.compiler.cpu.envelope import envelope
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.ops import CpuOps
+from zluda.compiler.cpu.solo import define_solo
 from zluda.compiler.ir import Builder, constant
+from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
@@ -29,13 +31,13 @@ def compile_unit(unit: Unit) -> CompiledKernel:
         name=unit.kernel.name,
         block=unit.block,
         entry=ENTRY,
-        code=emit_object(text),
+        code=emit_object(text, quickly=is_large(unit)),
         symbols=tuple(unit.symbols),
         parameters=slots,
         parameter_bytes=size,
         shared_bytes=unit.shared.static_bytes,
         dynamic_shared_offset=unit.shared.dynamic_offset,
-        instructions=sum(len(f.instructions) for f in (unit.kernel, *unit.functions.values())),
+        instructions=unit.instructions,
         refusals=tuple(unit.refusals),
         waits_for_blocks=unit.waits_for_blocks,
     )
@@ -45,8 +47,12 @@ def kernel_ir(unit: Unit) -> str:
     """LLVM IR of a whole kernel."""
     ops = CpuOps()
     choose_numerics(unit, _NUMERICS)
+    choose_solo(unit)
     for name in unit.functions:
-        define_function(unit, name, ops)
+        if name in unit.solo:
+            define_solo(unit, name)
+        else:
+            define_function(unit, name, ops)
     _define_warp(unit, ops)
     _define_entry(unit)
     functions = unit.ir.text().replace(") {\n", ") #0 {\n")

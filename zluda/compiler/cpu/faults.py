@@ -53,7 +53,7 @@ def _chooses_bits(values: _Values, value: str) -> bool:
     """Whether LLVM may make a value of a mask's bits of one value and the other bits of another."""
     opcode, operands = values.get(value, ("", []))
     while opcode in ("bitcast", "freeze"):
-        opcode, operands = values.get(operands[0], ("", []))
+        opcode, operands = values.get(operands[0] if operands else "", ("", []))  # none of a constant
     if opcode not in ("or", "xor"):
         return False
     below = [name for operand in operands for name in (operand, *_below(values, operand, _DEPTH))]

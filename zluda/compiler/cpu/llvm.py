@@ -35,6 +35,9 @@ _PASSES = (
     "aggressive_dce",
 )
 
+_FEWEST_PASSES = ("always_inliner", "sroa", "simplify_cfg")
+"""For large units (:mod:`zluda.compiler.large`)."""
+
 
 @functools.cache
 def target_machine(level: int = 2) -> Any:
@@ -55,10 +58,10 @@ def target_machine(level: int = 2) -> Any:
     )
 
 
-def emit_object(text: str, *, optimize: bool = True) -> bytes:
+def emit_object(text: str, *, optimize: bool = True, quickly: bool = False) -> bytes:
     """A relocatable object from IR text. An error here is a fault of this compiler."""
-    machine = target_machine(0 if text.count("\n") > _LONG else 2)
-    return bytes(machine.emit_object(_compiled(text, optimize=optimize)))
+    machine = target_machine(0 if quickly or text.count("\n") > _LONG else 2)
+    return bytes(machine.emit_object(_compiled(text, optimize=optimize, quickly=quickly)))
 
 
 def emit_assembly(text: str) -> bytes:
@@ -66,7 +69,7 @@ def emit_assembly(text: str) -> bytes:
     return str(target_machine().emit_assembly(_compiled(text, optimize=True))).encode()
 
 
-def _compiled(text: str, *, optimize: bool) -> Any:
+def _compiled(text: str, *, optimize: bool, quickly: bool = False) -> Any:
     import llvmlite.binding as llvm
 
     machine = target_machine()
@@ -78,12 +81,12 @@ def _compiled(text: str, *, optimize: bool) -> Any:
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     if optimize:
-        module = optimize_quickly(module, machine)
+        module = optimize_quickly(module, machine, _FEWEST_PASSES if quickly else _PASSES)
     return module
 
 
 def optimize_quickly(module: Any, machine: Any, names: Sequence[str] = _PASSES) -> Any:
-    """What a short list of passes makes of a module, kept from LLVM's faults in writing it."""
+    """What the short list of passes makes of a module, kept from LLVM's faults in writing it."""
     import llvmlite.binding as llvm
 
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)

@@ -39,7 +39,7 @@ _CONTEXT |= {
 _CONSTANT = {"%smid": 0, "%nsmid": 1, **dict.fromkeys(IDLE, 0)}
 _CONSTANT |= {"%ntid.w": 1, "%nctaid.w": 1, "%tid.w": 0, "%ctaid.w": 0}
 
-_LANE_MASKS: dict[str, Callable[[int], int]] = {
+LANE_MASKS: dict[str, Callable[[int], int]] = {
     "%lanemask_eq": lambda lane: 1 << lane,
     "%lanemask_lt": lambda lane: (1 << lane) - 1,
     "%lanemask_le": lambda lane: (2 << lane) - 1,
@@ -71,7 +71,7 @@ class SpecialRegisters:
             return constant_shape(f.unit.block["xyz".index(name[-1])])
         if name == "%laneid":
             return Shape(LANES, 1, _BIG)
-        if name in _LANE_MASKS:
+        if name in LANE_MASKS:
             return VARYING
         if name == "%nwarpid":
             return constant_shape(f.unit.warps)
@@ -89,8 +89,8 @@ class SpecialRegisters:
             return _thread_index(f, "xyz".index(plain[-1]), shape)
         if plain == "%laneid":
             return Lanes(shape, (constant("i32", 0),))
-        if plain in _LANE_MASKS:
-            return self._lane_mask(f, _LANE_MASKS[plain])
+        if plain in LANE_MASKS:
+            return self._lane_mask(f, LANE_MASKS[plain])
         if plain == "%warpid":
             return uniform(warp_number())
         if plain in _CONTEXT:
@@ -167,14 +167,14 @@ def _thread_index(f: FunctionCodegen, axis: int, shape: Shape) -> Lanes:
             b.add(f.lane_numbers(g), b.splat(b.shl(warp, 5), f.geometry.width))
             for g in range(f.geometry.groups)
         ]
-        return varying([_along(f, t, axis) for t in thread], f.geometry, b)
+        return varying([along(f, t, axis) for t in thread], f.geometry, b)
     if axis == 0 and not _linear(f.unit.block):
         return Lanes(shape, (constant("i32", 0),))
     # The first thread's index; where a warp holds whole rows this is the first row.
-    return Lanes(shape, (_along(f, b.shl(warp, 5), axis),))
+    return Lanes(shape, (along(f, b.shl(warp, 5), axis),))
 
 
-def _along(f: FunctionCodegen, thread: Value, axis: int) -> Value:
+def along(f: FunctionCodegen, thread: Value, axis: int) -> Value:
     """A thread number's index along an axis (PTX ISA 2.1: x runs fastest)."""
     b, (x, y, z) = f.b, f.unit.block
     size, before = ((x, 1), (y, x), (z, x * y))[axis]
