@@ -38,8 +38,9 @@ demo: $(RUN_STAMP)  ## replay the corpus on the CPU and an emulated AMD GPU, pri
 test: compiler setup  ## the tests that every change must pass (needs a C compiler)
 	$(BIN)/python -m pytest -n 2 -m 'not nightly' tests
 
-test-nightly: compiler setup  ## the long ones: many random programs, every golden form on every AMD target
+test-nightly: compiler setup  ## the long ones: many random programs, every golden form on every AMD target; 15 minutes of fuzzing
 	$(BIN)/python -m pytest -n 2 -m nightly tests
+	$(MAKE) fuzz SECONDS=900
 
 test-fast: compiler setup  ## without the slow tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not nightly' tests
@@ -64,8 +65,8 @@ conformance: setup  ## every instruction form against an H200's results, on DEVI
 SECONDS ?= 60
 SEED ?=
 .PHONY: fuzz
-fuzz: setup  ## random programs, the CPU against emulated AMD GPUs, for SECONDS=60 from SEED (default: the time)
-	ZLUDA_CACHE_POLICY=off $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+fuzz: setup  ## random programs and mutants, the CPU against emulated AMD GPUs, for SECONDS=60 from SEED (default: the time)
+	ZLUDA_CACHE_POLICY=off $(BIN)/python tests/fuzz/fuzz.py --mix --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz-texts
 fuzz-texts: setup  ## 100,000 damaged PTX texts, each to end in a module or an error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 
@@ -14,6 +15,7 @@ from zluda.compiler.refusals import refusals
 from zluda.errors import PtxError
 from zluda.ptx import Module, parse_module
 
+_QUOTED = re.compile(r"%\w+|\b\d+\b")
 _NUMBER = re.compile(r"(?<=%[a-z])\d+|(?<=[ +])\d+(?=[],;])")
 
 
@@ -48,6 +50,12 @@ class Probe:
                 return False
             self.taken.add(form)
         return True
+
+    def reasons(self) -> collections.Counter[str]:
+        """What was said of those that are refused, without registers' names and places, and how often."""
+        return collections.Counter(
+            _QUOTED.sub("…", said.rpartition(" (<ptx>")[0] or said) for said in self.refused.values()
+        )
 
 
 def _form(text: str) -> str:
