@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import field
 
-from zluda.ptx.module import BranchTargets, Function, Instruction, Label, LabelStatement
+from zluda.ptx.module import BranchTargets, Function, Guard, Instruction, Label, LabelStatement
 from zluda.records import dataclass
 
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
@@ -31,7 +32,7 @@ class Blocks:
     """``of[i]`` is the block of instruction ``i``; ``merged[b]`` names the block that ``b`` is merged into.
 
     ``spans[b]`` are the first instruction and the one after the last; ``successors`` and ``reachable`` are
-    of the blocks before merging.
+    of the blocks before merging. ``idle`` are those that do nothing but go on to another.
     """
 
     spans: list[tuple[int, int]]
@@ -39,6 +40,7 @@ class Blocks:
     successors: list[list[int]]
     reachable: set[int]
     merged: list[int]
+    idle: set[int] = field(default_factory=set)
 
     def home(self, i: int) -> int:
         """The merged block of an instruction."""
@@ -46,7 +48,7 @@ class Blocks:
 
 
 def find_blocks(function: Function) -> Blocks:
-    """Cut a function's body."""
+    """Cut a function's body; nothing is merged yet."""
     instructions = function.instructions
     labels, tables = _labels(function)
     leaders = {0, *labels.values()}
@@ -62,9 +64,7 @@ def find_blocks(function: Function) -> Blocks:
         _successors(instructions, span, number, len(spans), labels, tables, of)
         for number, span in enumerate(spans)
     ]
-    blocks = Blocks(spans, of, successors, _reach(successors), list(range(len(spans))))
-    _merge(blocks, instructions)
-    return blocks
+    return Blocks(spans, of, successors, _reach(successors), list(range(len(spans))))
 
 
 def _labels(function: Function) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
@@ -99,11 +99,23 @@ def _successors(
         target = last.operands[-1]
         name = target.name if isinstance(target, Label) else ""
         names = (name,) if last.opcode == "bra" else tables.get(name, ())
-    found += [of[labels[name]] for name in names if name in labels]
+    if last is None or last.guard is None or not _never_holds(instructions, span, last.guard):
+        found += [of[labels[name]] for name in names if name in labels]
     ends = last is not None and last.opcode in _ENDS and last.guard is None
     if not ends and number + 1 < count:
         found.append(number + 1)
     return [b for b in dict.fromkeys(found) if b < count]
+
+
+def _never_holds(instructions: list[Instruction], span: tuple[int, int], guard: Guard) -> bool:
+    """Whether a branch at a block's end is by ``x < x``, which holds for no ``x``."""
+    for i in range(span[1] - 2, span[0] - 1, -1):
+        instruction = instructions[i]
+        if guard.register in instruction.operands[: instruction.destinations]:
+            same = instruction.opcode == "setp" and instruction.operands[1] == instruction.operands[2]
+            plain = instruction.guard is None and "boolop" not in instruction.slots and not guard.negated
+            return same and plain and instruction.slots["cmp"] in ("lt", "gt")
+    return False
 
 
 def _reach(successors: list[list[int]]) -> set[int]:
@@ -116,9 +128,10 @@ def _reach(successors: list[list[int]]) -> set[int]:
     return seen
 
 
-def _merge(blocks: Blocks, instructions: list[Instruction]) -> None:
-    """Thread jumps through blocks without code, then join each block to its only successor's only entry."""
-    threaded = [_threaded(blocks, instructions, after) for after in blocks.successors]
+def merge(blocks: Blocks, instructions: list[Instruction], live: set[int]) -> None:
+    """Thread jumps through blocks without live code, join each block to its only successor's only entry."""
+    blocks.idle = {b for b in blocks.reachable if _is_idle(blocks, instructions, b, live)}
+    threaded = [_threaded(blocks, after) for after in blocks.successors]
     entries: dict[int, int] = {}
     for number in blocks.reachable:
         for after in threaded[number]:
@@ -127,7 +140,7 @@ def _merge(blocks: Blocks, instructions: list[Instruction]) -> None:
         stop = blocks.spans[number][1]
         last = instructions[stop - 1] if stop else None
         cut = last is not None and (
-            parts(last) or (last.opcode in ("ret", "exit") and last.guard is not None)
+            (stop - 1 in live and parts(last)) or (last.opcode in ("ret", "exit") and last.guard is not None)
         )
         targets = threaded[number]
         if len(targets) == 1 and entries[targets[0]] == 1 and targets[0] != 0 and not cut:
@@ -137,23 +150,23 @@ def _merge(blocks: Blocks, instructions: list[Instruction]) -> None:
     blocks.merged = [_root(blocks.merged, b) for b in range(len(blocks.merged))]
 
 
-def _threaded(blocks: Blocks, instructions: list[Instruction], targets: list[int]) -> list[int]:
+def _threaded(blocks: Blocks, targets: list[int]) -> list[int]:
     found: list[int] = []
     for target in targets:
         seen: set[int] = set()
-        while _is_empty(blocks, instructions, target) and target not in seen:
+        while target in blocks.idle and target not in seen:
             seen.add(target)
             target = blocks.successors[target][0]
         found.append(target)
     return list(dict.fromkeys(found))
 
 
-def _is_empty(blocks: Blocks, instructions: list[Instruction], number: int) -> bool:
-    """Whether a block does nothing but go on to another."""
+def _is_idle(blocks: Blocks, instructions: list[Instruction], number: int, live: set[int]) -> bool:
+    """Whether a block does nothing that counts but go on to another."""
     if len(blocks.successors[number]) != 1 or blocks.successors[number][0] == number:
         return False
-    start, stop = blocks.spans[number]
-    return all(i.opcode == "bra" and i.guard is None for i in instructions[start:stop])
+    code = range(*blocks.spans[number])
+    return all(i not in live or (instructions[i].opcode == "bra" and not instructions[i].guard) for i in code)
 
 
 def _root(merged: list[int], number: int) -> int:

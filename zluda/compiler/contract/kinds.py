@@ -15,6 +15,13 @@ SINGLE_USE_FIRST = frozenset((T.F32, T.F64))
 FOLDED = frozenset(("rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin", "cos"))
 """Approximate instructions whose constant argument ptxas folds; ``tanh`` it does not."""
 
+_EFFECT_WORDS = """
+st red atom bar barrier call membar fence cp mbarrier wgmma mma wmma vote shfl match activemask discard
+prefetch griddepcontrol elect setmaxnreg stmatrix nanosleep tcgen05 redux sust sured multimem suld tex
+applypriority brkpt pmevent alloca stacksave stackrestore bra brx ret exit trap
+"""
+_EFFECTS = frozenset(_EFFECT_WORDS.split())
+
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
@@ -74,3 +81,12 @@ def may_change(function: Function) -> bool:
     """Whether anything in the function's body could be changed: a quick look."""
     look = {"mul": is_product, "div": is_quotient} | dict.fromkeys(FOLDED, is_folded)
     return any(i.opcode in look and look[i.opcode](i) for i in function.instructions)
+
+
+def has_effect(instruction: Instruction) -> bool:
+    """Whether an instruction does more than make results."""
+    return (
+        instruction.destinations == 0
+        or instruction.opcode in _EFFECTS
+        or instruction.slots.get("sem", "weak") != "weak"
+    )

@@ -12,21 +12,23 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from zluda.compiler.contract import constants
-from zluda.compiler.contract.blocks import find_blocks
-from zluda.compiler.contract.kinds import SINGLE_USE_FIRST, arithmetic, is_folded, is_quotient, is_sum, match
+from zluda.compiler.contract.blocks import find_blocks, merge
+from zluda.compiler.contract.kinds import (
+    SINGLE_USE_FIRST,
+    arithmetic,
+    has_effect,
+    is_folded,
+    is_quotient,
+    is_sum,
+    match,
+)
 from zluda.compiler.contract.unrolling import unroll
 from zluda.compiler.contract.values import Value, Values
-from zluda.ptx.module import Function, Instruction, Register
+from zluda.ptx.module import Function, Register
 from zluda.ptx.types import ScalarType
 from zluda.records import dataclass
 
 T = ScalarType
-_EFFECT_WORDS = """
-st red atom bar barrier call membar fence cp mbarrier wgmma mma wmma vote shfl match activemask discard
-prefetch griddepcontrol elect setmaxnreg stmatrix nanosleep tcgen05 redux sust sured multimem suld tex
-applypriority brkpt pmevent alloca stacksave stackrestore bra brx ret exit trap
-"""
-_EFFECTS = frozenset(_EFFECT_WORDS.split())
 _POWERS = {2.0: 1, 4.0: 2, 8.0: 3, 0.5: -1, 0.25: -2, 0.125: -3}
 _BLOCKING = -1
 
@@ -117,6 +119,7 @@ class _Rule:
         self.values = Values(self.instructions, self.blocks, function.returns)
         self.outcome = Outcome(function, self.values)
         self.live = self._live()
+        merge(self.blocks, self.instructions, self.live)
         self.users: dict[int, list[tuple[int, int]]] = {}
         self._count_users()
         self.first_counts = {p: len(found) for p, found in self.users.items()}
@@ -161,7 +164,7 @@ class _Rule:
         pending = [
             i
             for i, instruction in enumerate(self.instructions)
-            if self.blocks.of[i] in self.blocks.reachable and _has_effect(instruction)
+            if self.blocks.of[i] in self.blocks.reachable and has_effect(instruction)
         ]
         while pending:
             i = pending.pop()
@@ -300,11 +303,3 @@ class _Rule:
         if not once or not match(self.instructions[i], self.instructions[p]):
             return None
         return Scaling(k, p, power, inner.negative)
-
-
-def _has_effect(instruction: Instruction) -> bool:
-    return (
-        instruction.destinations == 0
-        or instruction.opcode in _EFFECTS
-        or instruction.slots.get("sem", "weak") != "weak"
-    )

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 
 from zluda.compiler.contract.copies import FOUR, Copier, Counter, Loop, Unrolled
+from zluda.compiler.contract.kinds import has_effect
 from zluda.compiler.contract.values import Values
 from zluda.ptx.module import (
     BranchTargets,
@@ -115,6 +116,19 @@ class _Text:
                 return False
         return True
 
+    def stays(self, first: int, last: int, leaves: int | None) -> bool:
+        """Whether no branch but ``leaves`` goes out of the stretch."""
+        return all(
+            statement.opcode != "bra"
+            or at == leaves
+            or (isinstance(target := statement.operands[-1], Label) and self._is_within(target, first, last))
+            for at, statement in enumerate(self.body[first : last + 1], first)
+            if isinstance(statement, Instruction)
+        )
+
+    def _is_within(self, label: Label, first: int, last: int) -> bool:
+        return first <= self.labels.get(label.name, -1) <= last
+
     def straight(self, first: int, last: int) -> tuple[range, range]:
         """The statements that every round begins with, and those that it ends with."""
         cuts = [at for at in range(first + 1, last) if self._parts(self.body[at])]
@@ -134,23 +148,20 @@ def _find(
     numbers = range(text.numbers[first], text.numbers[last] + 1)
     if any(p.text == "nounroll" and p.ordinal == numbers.start for p in function.pragmas):
         return None
-    jump, leaves = text.body[last], None
-    assert isinstance(jump, Instruction)
     begins, ends = text.straight(first, last)
     always = {text.numbers[at] for part in (begins, ends) for at in part}
+    leaves = _exit(text, first, last)
+    jump = text.body[last if leaves is None else leaves]
+    assert isinstance(jump, Instruction)
     if jump.guard is None:
-        leaves = begins.stop
-        jump = text.body[leaves] if leaves < last else jump
-        if not isinstance(jump, Instruction) or jump.guard is None or jump.opcode != "bra":
-            return None
-        target = jump.operands[-1]
-        if not isinstance(target, Label) or first <= text.labels.get(target.name, first) <= last:
-            return None
+        return None
     at = text.numbers[last if leaves is None else leaves]
     counter = _Counter(values, numbers, always).find(at, jump.guard)
     size = sum(1 for i in numbers if i in live and i not in values.copies)
     if counter is None:
         return None
+    if _is_idle(values, numbers, live) and text.stays(first, last, leaves):
+        return Loop(first, last, leaves, 0, None)
     if counter.start is not None and counter.limit is not None:
         count = rounds(counter, jump.guard, tested_first=leaves is not None)
         if count is None or count * size > _most(size):
@@ -158,6 +169,35 @@ def _find(
         return Loop(first, last, leaves, count, None)
     fours = size - (leaves is not None) <= _SHORT and _is_taken_by_four(text, counter, jump, begins, leaves)
     return Loop(first, last, leaves, None, counter) if fours else None
+
+
+def _exit(text: _Text, first: int, last: int) -> int | None:
+    """The branch out of a loop that branches back in any case: the first that a round comes to."""
+    back = text.body[last]
+    assert isinstance(back, Instruction)
+    at = text.straight(first, last)[0].stop
+    leaving = text.body[at]
+    if back.guard is not None or not isinstance(leaving, Instruction) or leaving.opcode != "bra":
+        return None
+    target = leaving.operands[-1]
+    outside = isinstance(target, Label) and not first <= text.labels.get(target.name, first) <= last
+    return at if outside and leaving.guard is not None else None
+
+
+def _is_idle(values: Values, inside: range, live: set[int]) -> bool:
+    """Whether a loop does nothing but count its rounds."""
+    code = [i for i in inside if i in live]
+    if any(has_effect(values.instructions[i]) and values.instructions[i].opcode != "bra" for i in code):
+        return False
+    made = {register.name for i in inside for register in values.definitions[i]}
+    return not any(
+        place in inside
+        for i in live
+        if i not in inside
+        for register in values.uses[i]
+        if register.name in made
+        for place in values.definitions_at(i, register.name)
+    )
 
 
 def _is_taken_by_four(
