@@ -122,15 +122,29 @@ def test_shared_memory_by_scattered_addresses_on_the_cpu() -> None:
     assert "thread (8, 0, 0), address 0x100" in _launch("cpu", body, 0, check="none", block=9)
 
 
-def test_local_memory_past_its_end_on_the_cpu() -> None:
+@pytest.mark.parametrize("check", ["none", "memory"])
+def test_local_memory_out_of_range_is_always_an_error_on_the_cpu(check: str) -> None:
     """A thread's neighbour on the stack is not its own."""
-    body = """mov.u64 %d3, l; cvt.u64.u32 %d4, %r0; add.s64 %d3, %d3, %d4; st.local.u32 [%d3], %r1;
+    body = """mov.u64 %d3, l; cvt.s64.s32 %d4, %r0; add.s64 %d3, %d3, %d4; st.local.u32 [%d3], %r1;
               ld.local.u32 %r3, [%d3]; st.global.u32 [%d2], %r3;"""
-    assert _launch("cpu", body, 12) == ""
-    assert "local memory access out of range: 4 bytes" in _launch("cpu", body, 16)
+    assert _launch("cpu", body, 12, check=check) == ""
+    for beyond in (16, 1 << 30, 2**32 - 4):
+        message = _launch("cpu", body, beyond, check=check)
+        assert "thread (0, 0, 0)" in message and "local memory access out of range: 4 bytes" in message
     by_thread = """mov.u64 %d3, l; add.s64 %d3, %d3, %d1; st.local.u32 [%d3], %r1;"""
-    assert _launch("cpu", by_thread, 0, block=4) == ""
-    assert "thread (4, 0, 0)" in _launch("cpu", by_thread, 0, block=5)
+    assert _launch("cpu", by_thread, 0, block=4, check=check) == ""
+    assert "thread (4, 0, 0)" in _launch("cpu", by_thread, 0, block=5, check=check)
+    some = f"setp.lt.u32 %p, %r1, 4; @!%p bra DONE; {by_thread} DONE:"
+    assert _launch("cpu", some, 0, check=check) == ""
+
+
+def test_local_memory_far_out_of_range_where_there_are_many_variables() -> None:
+    """Of them only the whole is known: what is on stacks."""
+    more = "".join(f".local .align 8 .b8 l{n}[16];" for n in range(6))
+    body = f"{more} mov.u64 %d3, l5; cvt.s64.s32 %d4, %r0; add.s64 %d3, %d3, %d4; st.local.u32 [%d3], %r1;"
+    assert _launch("cpu", body, 12, check="none") == ""
+    for beyond in (1 << 30, 2**32 - (1 << 30)):
+        assert "local memory access out of range" in _launch("cpu", body, beyond, check="none")
 
 
 @pytest.mark.parametrize("device", DEVICES)

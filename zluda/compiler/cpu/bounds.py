@@ -1,7 +1,8 @@
-"""Accesses out of range on the CPU: of shared memory always, of others where ``Unit.check`` asks for it."""
+"""Accesses out of range on the CPU: of shared and local memory always, else where ``Unit.check`` asks."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from zluda.compiler.cpu.addresses import AddressOps
 
 _STACK_OPERATIONS = frozenset({"alloca", "stackrestore"})
+_FEW = 4  # variables that a local address is tested against
 
 
 def check_bounds(
@@ -27,10 +29,10 @@ def check_bounds(
     """Stop the launch when an active lane accesses bytes that are not there."""
     if space in ("shared", CLUSTER):
         _check_shared(ops, f, space, address, offset, size)
+    elif space == "local":
+        _check_local(ops, f, address, offset, size)
     elif f.unit.check != "memory":
         return
-    elif space == "local":
-        _fault_where(ops, f, "local", address, offset, size, lambda g, at: _not_local(ops, f, g, at, size))
     elif space in ("", "global", "const"):
         _fault_where(
             ops, f, "global", address, offset, size, lambda g, at: _unallocated(f, space, g, at, size)
@@ -120,12 +122,53 @@ def _not_shared(f: FunctionCodegen, space: str, at: Value, limit: Value, size: i
 # --- local memory --------------------------------------------------------------------------------------
 
 
-def _not_local(ops: AddressOps, f: FunctionCodegen, group: int, at: Value, size: int) -> Value:
-    """Outside the thread's own variables, the parameters of calls among them; of a function that is called,
-    outside all that is on stacks."""
+def _check_local(ops: AddressOps, f: FunctionCodegen, address: Lanes, offset: int, size: int) -> None:
+    checked = ("local", *(p.ref for p in address.parts), address.shape.pattern, offset, size)
+    if checked in f.checked:
+        return
+    f.checked.add(checked)
+    b, done = f.b, ""
+    fine = _within_one(ops, f, address, offset, size)
+    if fine is not None:
+        look, done = b.fresh("look"), b.fresh("within")
+        b.cond_branch(fine, done, look)
+        b.label(look)
+    _fault_where(ops, f, "local", address, offset, size, lambda g, at: _not_local(ops, f, g, at, size))
+    if done:
+        b.branch(done)
+        b.label(done)
+
+
+def _within_one(ops: AddressOps, f: FunctionCodegen, address: Lanes, offset: int, size: int) -> Value | None:
+    """Whether lanes are side by side in their copies of one variable, each at the same place: one test for
+    the whole warp. None where their addresses are not so."""
     b = f.b
+    if address.shape.pattern is None or address.shape.bases != 1:
+        return None
+    start = b.add(b.resize(address.parts[0], "i64"), offset)
+    tests = [
+        b.icmp("ule", b.sub(start, ops.symbol(f, variable.name).parts[0]), variable.size - size)
+        for variable in _own_variables(f) or ()
+        if ops.symbol_shape(f, variable.name).pattern == address.shape.pattern and variable.size >= size
+    ]
+    return functools.reduce(b.or_, tests) if tests else None
+
+
+def _own_variables(f: FunctionCodegen) -> list[Variable] | None:
+    """What a local address can be in: the kernel's variables, the parameters of calls among them. None where
+    it can be in other functions' too, or where they are too many to be tested one by one without being asked.
+    """
     variables = [v for v in f.function.variables.values() if v.space in ("local", "param")]
     if not f.function.is_entry or any(i.opcode in _STACK_OPERATIONS for i in f.function.instructions):
+        return None
+    return variables if len(variables) <= _FEW or f.unit.check == "memory" else None
+
+
+def _not_local(ops: AddressOps, f: FunctionCodegen, group: int, at: Value, size: int) -> Value:
+    """Outside the thread's own variables; outside all that is on stacks, where those are not known."""
+    b = f.b
+    variables = _own_variables(f)
+    if variables is None:
         region = b.sub(context_field(f, "stack_high", "i64"), context_field(f, "stack_low", "i64"))
         return b.icmp("ugt", at, b.sub(region, size))
     outside: Value = constant("i1", 1)
