@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ring_producer import Producer, launch, launch_loop, load_kernel, pack64
 
 from zluda.errors import TraceError
-from zluda.tracefile import AllocationKind, Direction, TraceWriter, open_trace, ring
+from zluda.tracefile import AllocationKind, Direction, Fidelity, ModuleKind, TraceWriter, open_trace, ring
 from zluda.tracefile.drain import Drain
+from zluda.tracefile.effects import ImageReader, ModuleContents
 from zluda.tracefile.recovery import merge_rings
 from zluda.tracefile.ring import rings_directory
 from zluda.tracefile.ring_reader import Ring
@@ -31,9 +32,9 @@ def producer(trace: Path) -> Producer:
     return Producer.create(rings_directory(trace))
 
 
-def drained(trace: Path, producer: Producer) -> None:
+def drained(trace: Path, producer: Producer, read_module: ImageReader | None = None) -> None:
     with TraceWriter.create(trace, {}) as writer:
-        drain = Drain(producer.directory, writer)
+        drain = Drain(producer.directory, writer, read_module=read_module)
         drain.finish()
         drain.close()
     producer.control.close()
@@ -175,6 +176,24 @@ def test_launches_of_several_shapes_and_failed_ones_in_a_loop(trace: Path, produ
         assert [one.grid[0] for one in launches] == [1 + index % 3 for index in range(900)]
         assert [one.stream for one in launches] == [index % 2 for index in range(900)]
         assert sum(call.result == 1 for call in opened.iter_calls()) == 9
+
+
+def test_a_module_of_the_drivers_linker_has_the_ptx_that_went_in(trace: Path, producer: Producer) -> None:
+    ptx, cubin = b".version 8.0\n.target sm_90\n.visible .entry kernel() { ret; }\n", b"\x7fELF" + bytes(96)
+    producer.call("cuLinkCreate_v2", [0, 0, 0, 0x1000], pack64(0x50))
+    added = producer.enter("cuLinkAddData_v2", [0x50, 1, 0x2000, len(ptx), 0, 0, 0, 0])
+    producer.data(added, 2, "in", ptx)
+    producer.leave(added)
+    producer.call("cuLinkComplete", [0x50, 0x1000, 0x1008], pack64(0x7000, len(cubin)))
+    loaded = producer.enter("cuModuleLoadData", [0x1000, 0x7000])
+    producer.data(loaded, 1, "in", cubin)
+    producer.leave(loaded, pack64(0x10))
+    drained(trace, producer, lambda pieces, _: ModuleContents(ModuleKind.CUBIN, [], [], Fidelity.UNKNOWN))
+    with open_trace(trace) as opened:
+        (module,) = opened.module_list
+        assert opened.ptx(module) == ptx
+        assert (module.kind, module.images[1].architecture) == (ModuleKind.CUBIN, "sm_90")
+        assert not opened.gaps
 
 
 def test_launches_into_a_graph_in_a_loop_are_none(trace: Path, producer: Producer) -> None:

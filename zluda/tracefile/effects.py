@@ -15,6 +15,7 @@ from zluda.records import dataclass
 from zluda.tracefile import ring
 from zluda.tracefile.blobs import MAX_BLOB_BYTES
 from zluda.tracefile.completed_call import Completed
+from zluda.tracefile.links import Links
 from zluda.tracefile.recorded_memory import ENDS, RecordedMemory
 from zluda.tracefile.records import AllocationKind, Direction, Fidelity, ModuleKind
 from zluda.tracefile.writer import LaunchRow, TraceWriter
@@ -89,6 +90,7 @@ class Effects:
         changes.
         """
         self._counted: Counter[str] = Counter()
+        self._links = Links(self._ptx_in)
         self._handlers = {
             "launch": self._launch,
             "launch_ex": self._launch_ex,
@@ -103,6 +105,13 @@ class Effects:
             "proc_address": self._proc_address,
         }
 
+        self._by_base = {
+            "cuLibraryGetModule": self._alias_module,
+            "cuLinkAddData": self._links.added_data,
+            "cuLinkAddFile": self._links.added_file,
+            "cuLinkComplete": self._links.completed,
+        }
+
     # --- entry points -------------------------------------------------------------------------------
 
     def completed(self, call: Completed) -> None:
@@ -114,8 +123,8 @@ class Effects:
         if call.result == 0:
             if handler is not None and not deferred:
                 handler(call)
-            elif row["base"] == "cuLibraryGetModule":
-                self._alias_module(call)
+            elif (by_name := self._by_base.get(row["base"])) is not None:
+                by_name(call)
             if row["effect"] == "effect" and not row["replay"]:
                 self._count_gap(call)
         if special in ENDS:
@@ -234,6 +243,8 @@ class Effects:
         self.live.loads[module] = call.sequence
         if contents:
             self._note_contents(call, module, contents)
+        if contents and contents.kind in (ModuleKind.CUBIN, ModuleKind.ELF) and pieces:
+            self._note_link(call, module, pieces[0])
         self._answer(call.sequence, "".join(f"{name}\n" for name in contents.globals) if contents else "")
 
     def _storable(self, call: Completed, piece: bytes) -> bytes:
@@ -251,6 +262,28 @@ class Effects:
             )
         if contents.problem:
             self._writer.add_gap(call.sequence, "module", contents.problem)
+
+    def _note_link(self, call: Completed, module: int, image: bytes) -> None:
+        """The PTX of machine code that the driver's linker made."""
+        linked = self._links.find(call.words[1], image)
+        if linked is None:
+            return
+        if linked.problem:
+            self._writer.add_gap(call.sequence, "module", linked.problem)
+            return
+        self.live.fidelity[module] = Fidelity.SAME_PTX
+        self._writer.add_image(
+            module,
+            ModuleKind.PTX,
+            linked.ptx,
+            architecture=linked.architecture,
+            origin="what cuLinkAddData was given",
+        )
+
+    def _ptx_in(self, image: bytes) -> bytes | None:
+        contents = self._read_module([image], self.compute_capability) if self._read_module else None
+        found = contents.found if contents else []
+        return next((one.data for one in found if one.kind is ModuleKind.PTX), None)
 
     def _images(self, call: Completed) -> tuple[list[bytes], str]:
         """The pieces of what was loaded, and where they came from."""

@@ -26,6 +26,11 @@ def library_load(state: Playback, call: Call) -> None:
     bind(state, call, _LIBRARY, state.load_module(call, "library"))
 
 
+@handles("cuLinkCreate", "cuLinkAddData", "cuLinkAddFile", "cuLinkComplete", "cuLinkDestroy")
+def link(state: Playback, call: Call) -> None:
+    """Nothing to issue: what came of it is in the record of the module that was loaded from it."""
+
+
 @handles("cuModuleUnload")
 def module_unload(state: Playback, call: Call) -> None:
     _unload(state, call, "module", call.arguments["hmod"], state.driver.cuModuleUnload)
