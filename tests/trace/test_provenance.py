@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from container_writer import Entry, fatbin
 
 from zluda.trace import presets
 from zluda.trace.images import read_module
@@ -51,6 +52,13 @@ def test_what_was_compiled_since_is_found(tmp_path: Path) -> None:
     triton(tmp_path)
     found = sources.find(CUBIN)
     assert found is not None and found.text == PTX
+
+
+@pytest.mark.parametrize(("forced", "fidelity"), [("1", Fidelity.SAME_PTX), ("0", Fidelity.SIBLING)])
+def test_a_forced_compilation_makes_the_ptx_what_ran(forced: str, fidelity: Fidelity) -> None:
+    data = fatbin(Entry(CUBIN, 90, kind=2), Entry(PTX.replace(b"sm_90a", b"sm_90"), 90, kind=1))
+    sources = PtxSources({**presets.PTX_JIT, next(iter(presets.PTX_JIT)): forced})
+    assert read_module([data], 90, sources).fidelity is fidelity
 
 
 def dump(tmp_path: Path, *texts: bytes) -> PtxSources:

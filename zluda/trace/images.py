@@ -34,6 +34,8 @@ def read_module(
     for ordinal, piece in enumerate(pieces):
         try:
             _read_piece(piece, ordinal, compute_capability, contents)
+            if contents.fidelity is Fidelity.SIBLING and sources is not None and sources.forced_jit:
+                contents.fidelity = Fidelity.SAME_PTX
         except Error as error:
             contents.problem = str(error)
     if sources is not None and contents.kind is ModuleKind.CUBIN and len(pieces) == 1:

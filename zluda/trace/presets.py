@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-PTX_JIT = {"CUDA_FORCE_PTX_JIT": "1"}
-"""Makes the driver compile PTX although machine code for the GPU is beside it (CUDA C++ Programming Guide,
-"CUDA Environment Variables").
-"""
+from zluda.trace.provenance import FORCE_JIT
+
+PTX_JIT = {FORCE_JIT[0]: "1"}
+"""What ``--ptx-jit`` sets."""
 
 _TRITON = {
     "TRITON_STORE_BINARY_ONLY": "0"  # 1 would keep machine code without the PTX it was made of

@@ -25,6 +25,11 @@ from zluda.ptx import elf
 from zluda.records import dataclass
 from zluda.tracefile import Fidelity
 
+FORCE_JIT = ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT")
+"""Make the driver compile PTX although machine code for the GPU is beside it. Both did on an H200 with driver
+580.159, tried with a fat binary whose PTX and machine code store different numbers.
+"""
+
 _ENTRY = re.compile(rb"^\s*(?:\.\w+\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\w+)", re.MULTILINE)
 _DUMP = re.compile(r"--xla_dump_to=(\S+)")
@@ -51,6 +56,7 @@ class PtxSources:
         self._caches = _cache_directories(environment)
         dump = _DUMP.search(environment.get("XLA_FLAGS", ""))
         self._dump = Path(dump[1]) if dump else None
+        self.forced_jit = any(environment.get(name) == "1" for name in FORCE_JIT)
         self._cubins: dict[Path, bytes] = {}  # file → digest
         self._entries: dict[Path, frozenset[bytes]] = {}
 
