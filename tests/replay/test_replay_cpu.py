@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels import ADD, HEADER, LAYOUT, added, parameters, ramp
+from bad_kernels import BAD, STRAY, Program
+from kernels import HEADER, LAYOUT, added, parameters, ramp
 from trace_builder import TraceBuilder
 
 import zluda
@@ -16,109 +17,26 @@ from zluda.diff.results import Verdict
 from zluda.report import terminal
 
 COUNT = 1000  # no multiple of a block
-SIZE = 4 * COUNT
-
-STRAY = """
-.visible .entry stray(.param .u64 stray_param_0, .param .u64 stray_param_1, .param .u32 stray_param_2)
-{
-    .reg .b64 %rd<2>;
-    .reg .b32 %r<2>;
-    mov.u64 %rd1, 8;
-    mov.u32 %r1, 1;
-    st.global.u32 [%rd1], %r1;
-    ret;
-}
-"""
-
-ENDLESS = """
-.visible .entry endless(.param .u64 endless_param_0, .param .u64 endless_param_1, .param .u32 endless_param_2)
-{
-    .reg .b64 %rd<2>;
-    .reg .b32 %r<2>;
-    ld.param.u64 %rd1, [endless_param_0];
-AGAIN:
-    ld.volatile.global.u32 %r1, [%rd1];
-    st.volatile.global.u32 [%rd1], %r1;
-    bra AGAIN;
-}
-"""
-
-MULTICAST = """
-.visible .entry multicast(.param .u64 a, .param .u64 b, .param .u32 c)
-{
-    .reg .b64 %rd<2>;
-    .reg .f32 %f<2>;
-    ld.param.u64 %rd1, [a];
-    mov.f32 %f1, 0f00000000;
-    multimem.red.relaxed.sys.global.add.f32 [%rd1], %f1;
-    ret;
-}
-"""
 
 
-class Program:
-    """``x += y`` by launches of ``add`` among launches of another kernel."""
-
-    def __init__(self, path: Path, other: str, text: str) -> None:
-        self.record = record = TraceBuilder(path)
-        record.start()
-        module = record.module(HEADER + ADD + text)
-        self.add = record.function(module, "add", LAYOUT)
-        self.other = record.function(module, other, LAYOUT)
-        self.x, self.y = record.allocate(SIZE), record.allocate(SIZE)
-        record.copy_in(self.x, ramp(COUNT))
-        record.copy_in(self.y, ramp(COUNT, 0.25))
-
-    def run(self) -> None:
-        record = self.record
-        total = added(record.read(self.x, SIZE), record.read(self.y, SIZE))
-        packed = parameters(self.x, self.y, COUNT)
-        record.launch(self.add, packed, {self.x: total}, grid=(8, 1, 1), block=(128, 1, 1))
-
-    def run_other(self) -> None:
-        self.record.launch(self.other, parameters(self.x, self.y, COUNT), {self.x: ramp(COUNT, 5.0)})
-
-    def close(self) -> None:
-        self.record.copy_out(self.x, SIZE)
-        self.record.__exit__()
-
-
-@pytest.mark.parametrize(
-    ("other", "text", "verdict", "words"),
-    [
-        ("stray", STRAY, Verdict.CRASH, "stray"),
-        ("endless", ENDLESS, Verdict.HANG, "endless"),
-        ("multicast", MULTICAST, Verdict.UNSUPPORTED, "multimem"),
-    ],
-)
-def test_one_bad_kernel_costs_one_verdict(
-    tmp_path: Path, other: str, text: str, verdict: Verdict, words: str
-) -> None:
+@pytest.mark.parametrize("kind", BAD)
+def test_one_bad_kernel_costs_one_verdict(tmp_path: Path, kind: str) -> None:
+    text, verdict, word = BAD[kind]
     path = tmp_path / "trace.bin"
-    program = Program(path, other, text)
-    program.run()
-    program.run_other()
-    program.run()
-    program.close()
+    Program(path, text, COUNT).run_among_others()
     result = zluda.replay(path, device="cpu", time_limit=3.0)
-    assert [one.verdict for one in result.results] == [
-        Verdict.IDENTICAL,
-        verdict,
-        Verdict.IDENTICAL,
-        Verdict.IDENTICAL,
-    ]
-    assert words in result.results[1].reason
+    expected = [Verdict.IDENTICAL, verdict, Verdict.IDENTICAL, Verdict.IDENTICAL]
+    assert [one.verdict for one in result.results] == expected
+    assert word in result.results[1].reason
 
 
 def test_a_wrong_record_shows_the_element(tmp_path: Path) -> None:
     path = tmp_path / "trace.bin"
-    program = Program(path, "stray", STRAY)
-    record = program.record
-    wrong = bytearray(added(record.read(program.x, SIZE), record.read(program.y, SIZE)))
+    program = Program(path, STRAY, COUNT)
+    wrong = bytearray(program.sum())
     wrong[4 * 999 :] = struct.pack("<f", 0.5)
-    packed = parameters(program.x, program.y, COUNT)
-    record.launch(program.add, packed, {program.x: bytes(wrong)}, grid=(8, 1, 1), block=(128, 1, 1))
-    record.__exit__()
+    program.run(bytes(wrong))
+    program.record.__exit__()
     result = zluda.replay(path, device="cpu")
     first = result.first_divergence
     assert result.verdict is Verdict.DIFFERS and first is not None
@@ -129,7 +47,7 @@ def test_a_wrong_record_shows_the_element(tmp_path: Path) -> None:
 
 def test_a_replay_that_agrees_starts_quickly(tmp_path: Path) -> None:
     """What takes long to import stays out of the way: a small replay is to take little over a second."""
-    program = Program(tmp_path / "trace.bin", "stray", STRAY)
+    program = Program(tmp_path / "trace.bin", STRAY, COUNT)
     program.run()
     program.close()
     script = (
@@ -206,7 +124,7 @@ def test_addresses_of_functions_are_the_replays_own(tmp_path: Path) -> None:
 PRINTING = """
 .extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 arguments);
 .global .align 1 .b8 text[14] = {120, 91, 37, 100, 93, 32, 61, 32, 37, 46, 50, 102, 10, 0};
-.visible .entry printing(
+.visible .entry other(
     .param .u64 printing_param_0, .param .u64 printing_param_1, .param .u32 printing_param_2)
 {
     .local .align 8 .b8 arguments[16];
@@ -244,9 +162,9 @@ PRINTING = """
 @pytest.mark.parametrize("device", ["cpu", "gfx1030"])
 def test_what_a_kernel_prints_is_told_with_its_launch(tmp_path: Path, device: str) -> None:
     path = tmp_path / "prints.trace"
-    program = Program(path, "printing", PRINTING)
+    program = Program(path, PRINTING, COUNT)
     program.run()
-    call = program.record.launch(program.other, parameters(program.x, program.y, COUNT), {})
+    call = program.record.launch(program.other, program.parameters, {})
     program.run()
     program.close()
     result = zluda.replay(path, device=device)
@@ -255,4 +173,4 @@ def test_what_a_kernel_prints_is_told_with_its_launch(tmp_path: Path, device: st
     assert printed == {call: f"x[2] = {struct.unpack('<f', value)[0]:.2f}\n"}
     assert result.to_json()["printed"] == {str(call): printed[call]}
     lines = [line for line in terminal.plain_lines(result) if "printed" in line]
-    assert lines == [f"  #{call} printing printed: {printed[call].rstrip()}"]
+    assert lines == [f"  #{call} other printed: {printed[call].rstrip()}"]

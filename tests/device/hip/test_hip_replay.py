@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from bad_kernels import BAD, Program
 from kernels import ADD, HEADER, LAYOUT, added, parameters, ramp
 from trace_builder import TraceBuilder
 
@@ -34,46 +35,6 @@ NEXT:
     bra NEXT;
 DONE:
     st.global.u64 [%rd2], %rd1;
-    ret;
-}
-"""
-
-TRAP = """
-.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
-{
-    trap;
-}
-"""
-
-STRAY = """
-.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
-{
-    .reg .b64 %rd<2>;
-    mov.u64 %rd1, 8;
-    st.global.u64 [%rd1], %rd1;
-    ret;
-}
-"""
-
-ENDLESS = """
-.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
-{
-    .reg .b64 %rd<2>;
-    .reg .b32 %r<2>;
-    ld.param.u64 %rd1, [other_param_0];
-AGAIN:
-    ld.volatile.global.u32 %r1, [%rd1];
-    st.volatile.global.u32 [%rd1], %r1;
-    bra AGAIN;
-}
-"""
-
-MULTIMEM = """
-.visible .entry other(.param .u64 other_param_0, .param .u64 other_param_1, .param .u32 other_param_2)
-{
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [other_param_0];
-    multimem.st.relaxed.sys.global.u32 [%rd1], 3;
     ret;
 }
 """
@@ -108,47 +69,15 @@ def test_pointers_in_memory_are_relocated_both_ways(gpu: str, tmp_path: Path) ->
     assert moved == {f"{address:#x}" for address in (nodes, last, out)}
 
 
-class Program:
-    """``x += y`` by ``add``, then ``other``, then ``add`` again."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.record = record = TraceBuilder(path)
-        record.start()
-        module = record.module(HEADER + ADD + text)
-        self.add, self.other = (record.function(module, name, LAYOUT) for name in ("add", "other"))
-        self.x, self.y = record.allocate(SIZE), record.allocate(SIZE)
-        record.copy_in(self.x, ramp(COUNT))
-        record.copy_in(self.y, ramp(COUNT, 0.25))
-        self._add()
-        record.launch(self.other, parameters(self.x, self.y, COUNT), {self.x: ramp(COUNT, 5.0)})
-        self._add()
-        record.copy_out(self.x, SIZE)
-        record.__exit__()
-
-    def _add(self) -> None:
-        total = added(self.record.read(self.x, SIZE), self.record.read(self.y, SIZE))
-        packed = parameters(self.x, self.y, COUNT)
-        self.record.launch(self.add, packed, {self.x: total}, grid=(2, 1, 1), block=(128, 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict", "words"),
-    [
-        pytest.param(TRAP, Verdict.CRASH, "aborting with error", id="trap"),
-        pytest.param(STRAY, Verdict.CRASH, "kernel other", id="stray"),
-        pytest.param(ENDLESS, Verdict.HANG, "kernel other", id="endless"),
-        pytest.param(MULTIMEM, Verdict.UNSUPPORTED, "multimem", id="multimem"),
-    ],
-)
-def test_one_bad_kernel_costs_one_verdict(
-    gpu: str, tmp_path: Path, text: str, verdict: Verdict, words: str
-) -> None:
+@pytest.mark.parametrize("kind", BAD)
+def test_one_bad_kernel_costs_one_verdict(gpu: str, tmp_path: Path, kind: str) -> None:
+    text, verdict, word = BAD[kind]
     path = tmp_path / "trace.bin"
-    Program(path, text)
+    Program(path, text).run_among_others()
     result = replay(path)
     expected = [Verdict.IDENTICAL, verdict, Verdict.IDENTICAL, Verdict.IDENTICAL]
     assert [one.verdict for one in result.results] == expected
-    assert words in result.results[1].reason
+    assert {"trap": "aborting with error"}.get(kind, word) in result.results[1].reason  # HIP's own words
 
 
 def test_what_hip_5_lacks_is_a_gap(gpu: str, tmp_path: Path) -> None:
