@@ -46,15 +46,23 @@ _FLOATING = re.compile(r"\b(FFMA|FMUL|FADD|DFMA|DMUL|DADD|HFMA2|HMUL2|HADD2|MUFU
 _FUNCTION = re.compile(r"^\s*(?:\.text\.|\.section\s+\.text\.)([\w$]+)")
 
 
-def machine_code(ptx: str, arch: str, nvdisasm: str) -> dict[str, Counts]:
-    """Function to the number of each floating-point instruction; else CalledProcessError."""
+def assembled(ptx: str, arch: str) -> bytes:
+    """The machine code, as ptxas makes it; else CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "a.ptx"), Path(folder, "a.cubin")
         source.write_text(ptx)
         ptxas = ["ptxas", f"-arch={arch}", str(source), "-o", str(cubin)]
         subprocess.run(ptxas, check=True, capture_output=True, text=True)
+        return cubin.read_bytes()
+
+
+def counted(cubin: bytes, nvdisasm: str) -> dict[str, Counts]:
+    """Function to the number of each floating-point instruction; else CalledProcessError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.cubin")
+        path.write_bytes(cubin)
         listing = subprocess.run(
-            [nvdisasm, "-c", str(cubin)], check=True, capture_output=True, text=True
+            [nvdisasm, "-c", str(path)], check=True, capture_output=True, text=True
         ).stdout
     found: dict[str, Counts] = {}
     name = ""
@@ -85,11 +93,14 @@ def judge(text: str, name: str, arch: str, nvdisasm: str) -> Iterator[tuple[str,
     module = parse_module(text, file=name)
     target = re.search(r"sm_\d+a?", " ".join(module.target))
     chosen = target[0] if target and target[0].endswith("a") else arch
-    before = machine_code(print_module(module), chosen, nvdisasm)
-    after = machine_code(rewritten(module), chosen, nvdisasm)
-    for kernel in module.kernel_names:
-        if may_change(module.function(kernel)):
-            yield kernel, before.get(kernel, Counts()), after.get(kernel, Counts())
+    kernels = [kernel for kernel in module.kernel_names if may_change(module.function(kernel))]
+    if not kernels:
+        return
+    first, second = (assembled(t, chosen) for t in (print_module(module), rewritten(module)))
+    same = first == second  # then the disassembler has nothing to tell
+    before, after = ({}, {}) if same else (counted(code, nvdisasm) for code in (first, second))
+    for kernel in kernels:
+        yield kernel, before.get(kernel, Counts()), after.get(kernel, Counts())
 
 
 def judge_results(path: Path, seeds: range) -> Iterator[tuple[int, bool]]:
