@@ -6,7 +6,8 @@ fetched, not installed. Each kernel is compiled by a process of its own, ``zluda
 gets 60 s of processor time (its wall time on a machine that does nothing else) and 4 GiB of address space.
 What fails is listed with its reason; the exit status is 1 if any did.
 
-    python scripts/blender_ptx.py --target cpu --target gfx1030 --json build/blender.json
+    python scripts/blender_ptx.py --jobs 8 --json build/blender.json
+    python scripts/blender_ptx.py --read build/blender.json --docs docs/blender.md
     python scripts/blender_ptx.py --ptx kernel_compute_75.ptx --kernel kernel_gpu_integrator_reset
 """
 
@@ -24,9 +25,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import zstandard
-from wheels import WHEELS, fetch, members
 
 WHEEL, PYTHON = "bpy==5.3.0", "3.13"
 MEMBER = "*/cycles/lib/kernel_compute_75.ptx.zst"
@@ -50,6 +48,9 @@ class Result:
 
 def blender_ptx() -> Path:
     """The PTX file, unpacked beside the wheel."""
+    import zstandard
+    from wheels import WHEELS, fetch, members
+
     path = WHEELS / "kernel_compute_75.ptx"
     if not path.exists():
         [(_, packed)] = members(fetch(WHEEL, python=PYTHON), [MEMBER])
@@ -58,13 +59,13 @@ def blender_ptx() -> Path:
     return path
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
-
-
-def compile_one(path: Path, kernel: str, target: str) -> Result:
+def compile_one(path: Path, kernel: str, target: str, seconds: int = SECONDS) -> Result:
     """Compile a kernel in a process of its own, within the limits."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
     with tempfile.TemporaryDirectory() as place:
         output, errors = Path(place, "code.o"), Path(place, "errors")
         command = [sys.executable, "-m", "zluda", "compile", str(path), "--kernel", kernel]
@@ -73,7 +74,7 @@ def compile_one(path: Path, kernel: str, target: str) -> Result:
         began = time.perf_counter()
         with open(errors, "wb") as said:
             process = subprocess.Popen(
-                command, stderr=said, env=environment, preexec_fn=_limit, start_new_session=True
+                command, stderr=said, env=environment, preexec_fn=limit, start_new_session=True
             )
             late = _wait(process.pid, began + PATIENCE)
         _, status, usage = os.wait4(process.pid, 0)
@@ -104,6 +105,57 @@ def _wait(pid: int, until: float) -> bool:
     return True
 
 
+def longest_first(text: str, kernels: list[str]) -> list[str]:
+    """Kernels by the length of their text and that of all that they call."""
+    parts = re.split(r"^(?=\.(?:visible \.|weak \.)?(?:entry|func)\b)", text, flags=re.MULTILINE)
+    bodies: dict[str, str] = {}
+    for part in parts[1:]:
+        head, brace, body = part.partition("{")
+        named = re.search(r"([\w$]+)\s*\(", re.sub(r"^\S*(?: \S*)?\s+\(.*?\)", "", head, flags=re.DOTALL))
+        if brace and named:
+            bodies[named[1]] = body.partition("\n}")[0]
+    calls = {n: set(re.findall(r"[\w$]{3,}", b)) & bodies.keys() for n, b in bodies.items()}
+
+    def size(kernel: str) -> int:
+        reached, stack = set[str](), [kernel]
+        while stack:
+            name = stack.pop()
+            if name not in reached:
+                reached.add(name)
+                stack += calls.get(name, ())
+        return sum(len(bodies.get(n, "")) for n in reached)
+
+    return sorted(kernels, key=size, reverse=True)
+
+
+BEGIN, END = "<!-- kernels: made by scripts/blender_ptx.py -->\n", "<!-- end of kernels -->"
+
+
+def table(results: list[Result]) -> str:
+    """All kernels, a row each: for every target processor seconds, peak MB and KB of code."""
+    targets = list(dict.fromkeys(r.target for r in results))
+    found = {(r.kernel, r.target): r for r in results}
+    kernels = sorted({r.kernel for r in results}, key=lambda k: -max(found[k, t].processor for t in targets))
+    lines = ["| kernel | " + " | ".join(f"{t}: s | MB | KB of code" for t in targets) + " |"]
+    lines.append("|---" * (1 + 3 * len(targets)) + "|")
+    for kernel in kernels:
+        cells = []
+        for result in (found[kernel, t] for t in targets):
+            took, size = f"{result.processor:.1f}", f"{result.bytes / 1024:,.0f}"
+            cells += [took, f"{result.megabytes:,.0f}", size if result.ok else result.reason]
+        lines.append(f"| `{kernel.removeprefix('kernel_gpu_')}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write_docs(page: Path, results: list[Result]) -> None:
+    """The table into a page, between its marks."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{page} has no marks for the table")
+    page.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+
+
 def summary(results: list[Result], target: str) -> str:
     """One line: how many, the slowest, the largest."""
     mine = [r for r in results if r.target == target]
@@ -123,23 +175,39 @@ def main() -> int:
     parser.add_argument("--target", action="append", help="cpu, gfx1030 (both, unless given)")
     parser.add_argument("--kernel", action="append", help="these only")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="of processor time for each")
     parser.add_argument("--json", type=Path, help="write all results there")
+    parser.add_argument("--read", type=Path, help="compile nothing: results written by --json")
+    parser.add_argument("--docs", type=Path, help="write the table into this page")
     arguments = parser.parse_args()
+    if arguments.read:
+        results = [Result(**r) for r in json.loads(arguments.read.read_text())]
+        targets = list(dict.fromkeys(r.target for r in results))
+    else:
+        targets = arguments.target or ["cpu", "gfx1030"]
+        results = compile_all(arguments, targets)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    if arguments.docs:
+        write_docs(arguments.docs, results)
+    print("\n".join(summary(results, target) for target in targets))
+    return int(any(not r.ok for r in results))
+
+
+def compile_all(arguments: argparse.Namespace, targets: list[str]) -> list[Result]:
+    """Compile every kernel for every target, long ones first, and print a row each."""
     path = arguments.ptx or blender_ptx()
-    targets = arguments.target or ["cpu", "gfx1030"]
-    names = re.findall(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", path.read_text(), re.MULTILINE)
-    kernels = [name for name in names if not arguments.kernel or name in arguments.kernel]
+    names = re.findall(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", text := path.read_text(), re.MULTILINE)
+    wanted = [name for name in names if not arguments.kernel or name in arguments.kernel]
+    kernels = longest_first(text, wanted)
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [(kernel, target) for target in targets for kernel in kernels]
-        for result in pool.map(lambda task: compile_one(path, *task), tasks):
+        tasks = [(kernel, target) for kernel in kernels for target in targets]
+        for result in pool.map(lambda task: compile_one(path, task[0], task[1], arguments.seconds), tasks):
             results.append(result)
             row = f"{result.wall:7.2f} s {result.processor:7.2f} s {result.megabytes:7.0f} MB"
             print(f"{result.target:8} {row} {result.bytes:9}  {result.kernel}  {result.reason}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
-    print("\n".join(summary(results, target) for target in targets))
-    return int(any(not r.ok for r in results))
+    return results
 
 
 if __name__ == "__main__":

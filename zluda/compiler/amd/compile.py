@@ -85,6 +85,7 @@ def kernel_ir(
     choose_numerics(unit, _NUMERICS)
     choose_solo(unit)
     unit.ir.any_nan = unit.numerics == "native"
+    unit.ir.compact = is_large(unit)
     for name in unit.functions:
         define_function(unit, name, ops)
     _define_kernel(unit, ops)

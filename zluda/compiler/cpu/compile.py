@@ -48,6 +48,7 @@ def kernel_ir(unit: Unit) -> str:
     ops = CpuOps()
     choose_numerics(unit, _NUMERICS)
     choose_solo(unit)
+    unit.ir.compact = is_large(unit)
     for name in unit.functions:
         if name in unit.solo:
             define_solo(unit, name)

@@ -80,6 +80,21 @@ class SoloOps(CpuOps):
             return
         super().check_access(f, space, address, offset, size)
 
+    def check_alignment(self, f: FunctionCodegen, space: str, address: Lanes, offset: int, size: int) -> None:
+        """See :class:`~zluda.compiler.cpu.addresses.AddressOps`; tested by a function, for there are many."""
+        if size <= 1 or (address.shape.align % size == 0 and offset % size == 0):
+            return
+        b, value = f.b, address.parts[0]
+        checked = (value.ref, offset % size, size)
+        if checked not in f.checked:
+            f.checked.add(checked)
+            parameters = [("ptr", 1), ("i32", 1), ("i32", 1), ("i64", 1)]
+            name = b.module.function(
+                f"solo.aligned.{size}", parameters, lambda c, a: _test_aligned(c, a, size)
+            )
+            where = b.add(b.resize(value, "i64"), offset)
+            b.call(name, [context_pointer(), warp_number(), LANE, where])
+
     def stack_bytes(self, variable: Variable) -> int:
         """One copy."""
         return lane_stride(variable)
@@ -251,6 +266,19 @@ def _define_each(unit: Unit, name: str, solo: str, formal: list[str]) -> None:
     b.ret(Value("i32", 1, "%active"))
     arguments = ", ".join(["ptr %context", "i32 %warp", "i32 %active", *formal])
     unit.ir.define(unit.ir_name(name), f"internal i32 @{unit.ir_name(name)}({arguments}) noinline #0", b)
+
+
+def _test_aligned(b: Builder, arguments: list[Value], size: int) -> Value:
+    """(context, warp, lane, address): a fault unless the address is a multiple of ``size``."""
+    context, warp, lane, address = arguments
+    b.cond_branch(b.icmp("ne", b.and_(address, size - 1), 0), "misaligned", "aligned")
+    b.label("misaligned")
+    thread = b.add(b.shl(warp, 5), lane)
+    code = b.const("i32", sized(FAULT_CODES["misaligned"], size))
+    b.call("zluda_fault", [context, code, thread, address])
+    b.unreachable()
+    b.label("aligned")
+    return Value("void", 1, "")
 
 
 def _whole(lanes: Lanes) -> Lanes:

@@ -57,6 +57,20 @@ def single(b: Builder, op: str, mode: str, xs: list[Value], *, ftz: bool) -> Val
     return convert(b, rounding.exact_double(b, op, xs), "float", mode)
 
 
+def _compact(b: Builder, op: str, xs: list[Value]) -> Value:
+    """:func:`single` to nearest with ``.ftz``, as the call of a function."""
+    xs = b.unify(*xs)
+    lanes = xs[0].lanes
+    name = b.module.function(
+        f"zluda.{op}.ftz.f32.v{lanes}",
+        [("float", lanes)] * len(xs),
+        lambda inner, arguments: single(inner, op, "rn", arguments, ftz=True),
+    )
+    result = b.call(name, xs, "float", lanes)
+    b.normal.add(result.ref)
+    return result
+
+
 def _double(b: Builder, op: str, mode: str, xs: list[Value]) -> Value:
     if mode == "rm":
         return _negated_result(b, _double(b, op, "rp", _negated(b, op, xs)))
@@ -129,7 +143,8 @@ def _arithmetic(b: Builder, inst: Instruction, op: str, type: ScalarType, xs: li
     if type is ScalarType.F64:
         value = _double(b, op, mode, xs)
     elif type is ScalarType.F32:
-        value = single(b, op, mode, xs, ftz=ftz)
+        compact = b.module.compact and ftz and mode == "rn"
+        value = _compact(b, op, xs) if compact else single(b, op, mode, xs, ftz=ftz)
     else:
         value = _half(b, type, op, xs, ftz=ftz)
     return store_float(b, _finish(b, inst, value), type)
