@@ -147,3 +147,19 @@ def test_tensor_maps_are_made_and_refused() -> None:
         session.driver.cuTensorMapEncodeTiled(Tensor(7, 1 << 30, [64, 32], [256], [1, 1]), [3, 8])
     assert caught.value.name == "CUDA_ERROR_INVALID_VALUE"
     session.driver.close()
+
+
+def test_a_multiprocessor_has_room_for_so_many_blocks() -> None:
+    session = Session(1)
+    driver = session.driver
+    function = driver.cuModuleGetFunction(session.module, "wide")
+    room = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+    assert [room(function, threads, 0) for threads in (1, 33, 256, 1024)] == [32, 32, 8, 2]
+    assert [room(function, 32, shared) for shared in (0, 8 << 10, 100 << 10, 227 << 10)] == [32, 25, 2, 1]
+    assert driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(function, 256, 0, 1) == 8
+    available = driver.cuOccupancyAvailableDynamicSMemPerBlock
+    assert [available(function, n, 256) for n in (1, 2, 8, 9)] == [227 << 10, 113 << 10, 28160, 0]
+    for threads in (0, 1025):
+        with pytest.raises(CudaError, match="threads a block"):
+            room(function, threads, 0)
+    driver.close()

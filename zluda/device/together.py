@@ -25,6 +25,7 @@ MAX_CLUSTER = 16
 
 MULTIPROCESSORS, MULTIPROCESSOR_THREADS, MULTIPROCESSOR_BLOCKS = 132, 2048, 32
 _MULTIPROCESSOR_SHARED, _RESERVED_SHARED = 228 << 10, 1 << 10
+_SHARED_STEP = 128
 
 
 def resident_blocks(block: Dim3, shared_bytes: int) -> int:
@@ -33,6 +34,15 @@ def resident_blocks(block: Dim3, shared_bytes: int) -> int:
     by_shared = _MULTIPROCESSOR_SHARED // (shared_bytes + _RESERVED_SHARED)
     each = min(MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS // (32 * warps), by_shared)
     return MULTIPROCESSORS * each
+
+
+def available_shared(blocks: int, static_bytes: int, most: int) -> int:
+    """Bytes of dynamic shared memory that each of ``blocks`` blocks on a multiprocessor may have.
+
+    ``most`` is what a block may have at most, static and dynamic.
+    """
+    each = _MULTIPROCESSOR_SHARED // max(blocks, 1) // _SHARED_STEP * _SHARED_STEP - _RESERVED_SHARED
+    return max(min(each, most) - static_bytes, 0)
 
 
 # Multiprocessors that clusters of so many blocks can use, and blocks of clusters that each has room for: what

@@ -278,6 +278,22 @@ class Driver(ArrayDriver, Protocol):
         """Milliseconds."""
         ...
 
+    # --- occupancy ----------------------------------------------------------------------------------
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, function: int, threads: int, shared_bytes: int
+    ) -> int:
+        """How many blocks of so many threads a multiprocessor has room for; ``shared_bytes`` are dynamic."""
+        ...
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        self, function: int, threads: int, shared_bytes: int, flags: int
+    ) -> int: ...
+
+    def cuOccupancyAvailableDynamicSMemPerBlock(self, function: int, blocks: int, threads: int) -> int:
+        """Bytes of dynamic shared memory that each of so many blocks a multiprocessor may have."""
+        ...
+
     # --- launch -------------------------------------------------------------------------------------
 
     def cuLaunchKernel(

@@ -77,6 +77,15 @@ ENTRIES: dict[str, tuple[str, str]] = {
     "cuFuncGetName": ("cuFuncGetName", "op"),
     "cuFuncGetParamInfo": ("cuFuncGetParamInfo", "pZoo"),
     "cuFuncLoad": ("cuFuncLoad", "p"),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+        "opiZ",
+    ),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": (
+        "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        "opiZI",
+    ),
+    "cuOccupancyAvailableDynamicSMemPerBlock": ("cuOccupancyAvailableDynamicSMemPerBlock", "opii"),
     "cuMemGetInfo": ("cuMemGetInfo_v2", "oo"),
     "cuMemAlloc": ("cuMemAlloc_v2", "oZ"),
     "cuMemAllocPitch": ("cuMemAllocPitch_v2", "ooZZI"),

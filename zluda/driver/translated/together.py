@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from zluda.compiler import tensor_map
 from zluda.compiler.tensor_map import Tensor, TensorMapError
 from zluda.device.base import Kernel, Together
-from zluda.device.together import MAX_CLUSTER, Arranged, active_clusters, arrangement, resident_blocks
+from zluda.device.limits import MAX_SHARED_BYTES
+from zluda.device.together import (
+    MAX_CLUSTER,
+    MULTIPROCESSORS,
+    Arranged,
+    active_clusters,
+    arrangement,
+    available_shared,
+    resident_blocks,
+)
 from zluda.driver.base import Dim3
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.code import kernel_of
@@ -51,9 +60,43 @@ def _check_size(function: Function, blocks: int) -> None:
 
 
 class TogetherEntries:
-    """``cuOccupancyMaxActiveClusters``, ``cuOccupancyMaxPotentialClusterSize``, ``cuTensorMap*``."""
+    """``cuOccupancy*``, as far as threads and shared memory decide, and ``cuTensorMap*``."""
 
     _state: State
+
+    @entry()
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, function: int, threads: int, shared_bytes: int
+    ) -> int:
+        """How many blocks of so many threads there is room for; ``shared_bytes`` are dynamic."""
+        kernel = self._launchable(function, threads)
+        shared = kernel.shared_bytes + shared_bytes
+        return resident_blocks((threads, 1, 1), shared) // MULTIPROCESSORS
+
+    @entry()
+    def cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        self, function: int, threads: int, shared_bytes: int, flags: int
+    ) -> int:
+        """The same: its flag tells apart caches that are not modelled."""
+        if flags not in (0, 1):  # CU_OCCUPANCY_DEFAULT, CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"occupancy flags {flags:#x}")
+        return self.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes)
+
+    @entry()
+    def cuOccupancyAvailableDynamicSMemPerBlock(self, function: int, blocks: int, threads: int) -> int:
+        """Bytes that each of so many blocks may have beside its static ones; 0 for too many blocks."""
+        kernel = self._launchable(function, threads)
+        if blocks < 1:
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"{blocks} blocks a multiprocessor")
+        if blocks > resident_blocks((threads, 1, 1), 0) // MULTIPROCESSORS:
+            return 0
+        return available_shared(blocks, kernel.shared_bytes, MAX_SHARED_BYTES)
+
+    def _launchable(self, function: int, threads: int) -> Kernel:
+        kernel = kernel_of(self._state, self._state.functions[function])
+        if not 0 < threads <= kernel.max_threads_per_block:
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"{threads} threads a block")
+        return kernel
 
     @entry()
     def cuOccupancyMaxActiveClusters(
