@@ -8,6 +8,7 @@ and only then does anything from a trace reach this process.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -54,6 +55,7 @@ def main(words: list[str]) -> int:
     channel = Channel(arguments.channel, near=False)
     setup = json.loads(channel.setup())
     kernels = FarCache(channel, arguments.bell, arguments.near_bell)
+    gc.disable()
     try:
         driver, ready = _set_up(arguments, setup, kernels)
     except Error as error:
@@ -61,6 +63,8 @@ def main(words: list[str]) -> int:
 
         _reply(channel, arguments, READY, (False, encode_error(error)))
         return 1
+    gc.freeze()  # modules and tables stay
+    gc.enable()
     _reply(channel, arguments, READY, (True, ready))
     _serve(channel, arguments, driver, kernels)
     return 0
