@@ -15,10 +15,11 @@ from zluda.trace.presets import PRESETS
 @click.option("-o", "output", type=click.Path(path_type=Path), default=Path("trace.bin"), show_default=True)
 @click.option(
     "--capture",
-    type=click.Choice(["calls", "outputs"]),
+    type=click.Choice(["calls", "outputs", "full"]),
     default="outputs",
     show_default=True,
-    help="calls: no memory but what the host sends; outputs: also what each launch changed.",
+    help="calls: no memory but what the host sends; outputs: also what each launch changed; "
+    "full: also what had changed before it.",
 )
 @click.option(
     "--preset",

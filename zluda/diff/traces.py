@@ -124,7 +124,7 @@ class _Comparison:
             return _result(first, verdict, f"{missing[-1]} holds no memory after this launch")
         self.seen_types |= {k: t for k, t in self._types_of(first).items() if t in ELEMENT_TYPES}
         buffers = tuple(
-            combine([self._buffer(key, span, first.call, second.call) for span in spans])
+            combine([self._buffer(key, span, first.call, second.call, as_left=True) for span in spans])
             for key, spans in sorted(union(ours, theirs).items())
         )
         unpaired = self._unpaired_changes(first, second)
@@ -191,16 +191,25 @@ class _Comparison:
         return ""
 
     def _buffer(
-        self, key: int, span: Span, first: int, second: int, element: str | None = None
+        self,
+        key: int,
+        span: Span,
+        first: int,
+        second: int,
+        element: str | None = None,
+        *,
+        as_left: bool = False,
     ) -> BufferComparison:
-        """One range after call ``first`` of the left trace and call ``second`` of the right."""
+        """One range after call ``first`` of the left trace and call ``second`` of the right; ``as_left``:
+        as those calls left it.
+        """
         start, end = span
-        data, known = self.left.read_allocation(key, first, start, end - start)
+        data, known = self.left.read_allocation(key, first, start, end - start, as_left=as_left)
         partner = self.partner.get(key)
         other, other_known = (
             (bytes(end - start), bytes(end - start))
             if partner is None
-            else self.right.read_allocation(partner, second, start, end - start)
+            else self.right.read_allocation(partner, second, start, end - start, as_left=as_left)
         )
         allocation = self.allocations[key]
         return compare(

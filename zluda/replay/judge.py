@@ -132,7 +132,7 @@ class _Pieces:
     def add(self, start: int, stop: int) -> None:
         """Compare [start, stop), which lies in one page."""
         one, memory, size = self._one, self._memory, stop - start
-        left = memory.recorded(one, self._call, start, size)
+        left = memory.recorded(one, self._call, start, size, as_left=True)
         right = bytes(memory.read(one, start, size))
         known = known_mask(one.known, start, stop)
         one.differing.remove(start, stop)

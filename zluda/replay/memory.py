@@ -11,7 +11,7 @@ For each live allocation this keeps, in bytes of it:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Protocol
 
@@ -148,8 +148,9 @@ class ReplayMemory:
 
     def is_device(self, address: int) -> bool:
         """Whether a recorded address lies in device memory, live here or not."""
-        if self._spans.find(address) is not None:
-            return True
+        key = self._spans.find(address)
+        if key is not None:
+            return self.live[key].record.kind is not AllocationKind.HOST
         key = self._absent_spans.find(address)
         return key is not None and key not in self._host
 
@@ -169,7 +170,24 @@ class ReplayMemory:
         """The allocations that a launch with these recorded parameters reaches."""
         roots = [*self.variables(module).values(), *self._keys(self.arrays.referenced())]
         keys = reachable(parameters, self._spans, self._contents, roots, self._named)
-        return [self.live[key] for key in keys]
+        return [self.live[key] for key in self._with_mapped(keys)]
+
+    def _with_mapped(self, keys: Iterable[int]) -> list[int]:
+        """These, and the memory that is mapped beside mapped memory among them, without a gap."""
+        found = dict.fromkeys(keys)
+        for key in list(found):
+            if self.live[key].record.kind is AllocationKind.VIRTUAL:
+                found.update(dict.fromkeys(self._beside(key, lambda record: record.end)))
+                found.update(dict.fromkeys(self._beside(key, lambda record: record.base - 1)))
+        return list(found)
+
+    def _beside(self, key: int, neighbour: Callable[[Allocation], int]) -> Iterator[int]:
+        while True:
+            beside = self._spans.find(neighbour(self.live[key].record))
+            if beside is None or self.live[beside].record.kind is not AllocationKind.VIRTUAL:
+                return
+            key = beside
+            yield key
 
     def _named(self, data: bytes | memoryview) -> list[int]:
         """What the texture and surface objects reach whose handles are words of ``data``."""
@@ -198,20 +216,19 @@ class ReplayMemory:
 
         Those are 8-byte aligned words that point into relocated allocations, or are addresses of functions.
         """
-        relocated = any(one.relocated for one in self.live.values())
-        if not relocated and not any(word in data for word in self._code):
+        moved = [one.record for one in self.live.values() if one.relocated]
+        low, high = min((one.base for one in moved), default=0), max((one.end for one in moved), default=0)
+        codes = [int.from_bytes(word, "little") for word in self._code if word in data]
+        if not high and not codes:
             return data
-        moved = bytearray(data)
-        for offset in range(0, len(data) - 7, 8):
-            word = data[offset : offset + 8]
-            code = self._code.get(word)
-            if code is not None:
-                moved[offset : offset + 8] = code
-            elif relocated:
-                moved[offset : offset + 8] = self.translate(int.from_bytes(word, "little")).to_bytes(
-                    8, "little"
-                )
-        return bytes(moved)
+        exchanged = bytearray(data)
+        words = memoryview(exchanged)[: len(data) // 8 * 8].cast("Q")
+        # Most words are neither: this comparison is what a large buffer costs.
+        found = [at for at, word in enumerate(words) if low <= word < high or word in codes]
+        for at in found:
+            code = self._code.get(words[at].to_bytes(8, "little"))
+            words[at] = self.translate(words[at]) if code is None else int.from_bytes(code, "little")
+        return bytes(exchanged)
 
     # --- contents -------------------------------------------------------------------------------------
 
@@ -229,9 +246,13 @@ class ReplayMemory:
             self._access.driver.write_array(one.array.handle, offset, data)
         self.adopted(one, offset, offset + len(data))
 
-    def recorded(self, one: LiveAllocation, call: int, offset: int, size: int) -> bytes:
-        """The record's bytes after ``call``, in the replay's addresses; 0 where it knows none."""
-        data, _ = self._trace.read_allocation(one.id, call, offset, size)
+    def recorded(
+        self, one: LiveAllocation, call: int, offset: int, size: int, *, as_left: bool = False
+    ) -> bytes:
+        """The record's bytes after ``call``, in the replay's addresses; 0 where it knows none. ``as_left``:
+        without what was found before the next call.
+        """
+        data, _ = self._trace.read_allocation(one.id, call, offset, size, as_left=as_left)
         return data if one.array is not None else self.translate_words(data)
 
     def adopted(self, one: LiveAllocation, start: int, stop: int) -> None:
@@ -316,7 +337,21 @@ class ReplayMemory:
             one = self.live[key]
             for start, stop in intervals:
                 for left, right in one.known.missing(start, stop) if unknown_only else [(start, stop)]:
-                    self.write(one, left, self._trace.read_allocation(key, call, left, right - left)[0])
+                    data, _ = self._trace.read_allocation(key, call, left, right - left, as_left=True)
+                    self.write(one, left, data)
+
+    def adopt_found(self, call: int) -> Ranges:
+        """Take in what the record found between ``call`` and the next, which no call made; what it was of."""
+        found: Ranges = {}
+        if call not in self._trace.calls_with_pages:
+            return found
+        for page in self._trace.found_pages(call):
+            one = self.live.get(page.allocation)
+            if one is not None:
+                start, stop = _clipped(page, one)
+                self.write(one, start, self._trace.page_data(page)[: stop - start])
+                found.setdefault(page.allocation, IntervalSet()).add(start, stop)
+        return found
 
 
 def _clipped(page: Page, one: LiveAllocation) -> tuple[int, int]:

@@ -120,12 +120,19 @@ class ReplayWriter:
             self._write_launch(launch, captured=ran)
             if not ran and not node:
                 self._writer.add_gap(call.sequence, NOT_REPLAYED, result.reason if result else "")
-        for key, spans in changed.items():
+        self._write_pages(call.sequence, memory, changed, found=False)
+
+    def write_found(self, call: int, memory: ReplayMemory, found: Ranges) -> None:
+        """Write what was found between ``call`` and the next."""
+        self._write_pages(call, memory, found, found=True)
+
+    def _write_pages(self, call: int, memory: ReplayMemory, ranges: Ranges, *, found: bool) -> None:
+        for key, spans in ranges.items():
             one = memory.live.get(key)
             for start, stop in spans if one is not None else ():
                 assert one is not None
                 data = bytes(memory.read(one, start, stop - start))
-                self._writer.add_page(call.sequence, self._allocations[key], start, data)
+                self._writer.add_page(call, self._allocations[key], start, data, found=found)
 
     def write_unplayed(self, results: Iterable[LaunchResult]) -> None:
         """Of the results of a graph's kernels, those of kernels that were not replayed."""

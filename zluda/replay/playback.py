@@ -18,6 +18,8 @@ from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, Modu
 
 _INVALID_CODE = ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_IMAGE")
 
+_FREEING = ("cuMemFree", "cuMemUnmap", "cuMemHostUnregister", "cuIpcCloseMemHandle")
+
 
 class Record:
     """What the player looks up in a trace all the time, indexed by call."""
@@ -38,6 +40,10 @@ class Record:
         self.functions = {function.id: function for function in trace.functions}
         self.function_name_at = {function.first_call: function.name for function in trace.functions}
 
+    def is_reached(self, allocation: Allocation) -> bool:
+        """Whether the record has contents of it: of host memory, whether a launch reached it."""
+        return allocation.id in self.trace.allocations_with_pages
+
 
 class Playback:
     """One run of a driver through a trace. A driver that died is replaced by a new playback."""
@@ -47,6 +53,7 @@ class Playback:
         self.handles = HandleMap()
         self.memory = ReplayMemory(record.trace, access)
         self.modules: dict[int, tuple[str, int] | Unavailable] = {}  # id → (kind of handle, live handle)
+        self.mapped: dict[int, int] = {}  # allocation → recorded handle of the physical memory (cuMemMap)
         self.prints = False  # whether a module was loaded that can print
         self.unplayed: Counter[str] = Counter()  # driver function → calls that had an effect and no handler
         self.exchanged: dict[int, int] = {}  # recorded texture and surface handles → the replay's, where used
@@ -224,6 +231,17 @@ class Playback:
         for allocation in placed:
             self._place(allocation)
 
+    def allocate_host(self, call: Call) -> None:
+        """Memory, anywhere, for host memory that a launch on record reached: its contents are on record.
+
+        Recorded host addresses may be this process's own; words that point there are exchanged.
+        """
+        for allocation in self.record.born[call.sequence]:
+            if allocation.kind is AllocationKind.HOST and self.record.is_reached(allocation):
+                for stale in self.memory.overlapping(allocation):
+                    self.free(stale.record)
+                self.memory.add(allocation, self.driver.cuMemAlloc(allocation.size))
+
     def _made_later(self, call: Call) -> bool:
         """Whether what ``call`` made lives from a later call on: the one that freed the memory before."""
         made = call.pointees.get(next(iter(call.arguments), ""))
@@ -258,7 +276,7 @@ class Playback:
             if allocation.id in self.memory.live:
                 continue
             absent = failure
-            if allocation.kind in PLACED_KINDS and entry_name(call.function).base.startswith("cuMemFree"):
+            if allocation.kind in PLACED_KINDS and entry_name(call.function).base.startswith(_FREEING):
                 absent = self._place_late(allocation)
             elif absent is None and allocation.kind is AllocationKind.GLOBAL:
                 absent = self._find_global(allocation)
@@ -327,5 +345,6 @@ def why(error: Error) -> Unavailable:
 
 def _not_made(allocation: Allocation, call: Call) -> Unavailable:
     if allocation.kind is AllocationKind.HOST:
-        return Unavailable(Verdict.GAP, f"host memory at {allocation.base:#x} is not part of a replay")
+        reason = f"what host memory at {allocation.base:#x} held is not on record"
+        return Unavailable(Verdict.GAP, reason)
     return Unavailable(Verdict.GAP, f"memory made by {call.function} is not part of a replay")

@@ -15,8 +15,8 @@ What happens to one call:
 5. The runner died (``recovery``): a new one is started, calls that make objects are replayed up to here, and
    memory is set to the record's. So one crash costs one verdict.
 6. A graph (``graphs``) is launched: its nodes follow as calls, are issued, and judged when it has ended.
-7. Contents that the record learnt without a call's doing (captured before a launch first reached them) are
-   written into the replay: they are inputs.
+7. Contents that the record found without a call's doing (what the host wrote into memory that it shares with
+   the GPU; what was there before a launch first reached it) are written into the replay: they are inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.envelope import Envelopes
 from zluda.replay.graphs import GraphPlayer
-from zluda.replay.handlers import Handler, Phase, delivered_to, handler_of, source_of
+from zluda.replay.handlers import Handler, Phase, Source, delivered_to, handler_of, sources_of
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
 from zluda.replay.launching import LEFT_OUT, LaunchPlayer, not_compared
@@ -113,6 +113,10 @@ class Player:
             if node and launch is None:
                 self._output.write_unplayed(results)
         self._launches.settle()
+        memory = self._recovery.state.memory
+        found = memory.adopt_found(call.sequence)
+        if self._output is not None:
+            self._output.write_found(call.sequence, memory, found)
         return results
 
     def close(self) -> None:
@@ -208,9 +212,10 @@ class Player:
                 return _unjudged(call, LEFT_OUT)
             with decoding(call):
                 state.make_current(call.thread)
-                one, spans = source_of(state, call, entry_name(call.function).base)
-                if one.taint is not None:
-                    return _unjudged(call, one.taint)
+                sources = sources_of(state, call, entry_name(call.function).base)
+                taint = next((source.one.taint for source in sources if source.one.taint is not None), None)
+                if taint is not None:
+                    return _unjudged(call, taint)
                 data = handler.run(state, call)
                 assert isinstance(data, bytes)
         except RunnerDied as died:
@@ -224,9 +229,23 @@ class Player:
         if self._output is not None:
             self._output.delivered(parameter, data)
         recorded = self._trace.payload(call.sequence, parameter)
-        if recorded is not None and one.array is None:
+        if recorded is not None and sources[0].one.array is None:
             recorded = state.memory.translate_words(recorded)
-        return judge_copy(call, one, spans, recorded, data, self._launches.type_of)
+        return self._judge_copy(call, sources, recorded, data)
+
+    def _judge_copy(
+        self, call: Call, sources: list[Source], recorded: bytes | None, data: bytes
+    ) -> LaunchResult:
+        """One result of what several allocations delivered."""
+        results, at = [], 0
+        for one, spans in sources:
+            end = at + sum(stop - start for start, stop in spans)
+            part = None if recorded is None else recorded[at:end]
+            results.append(judge_copy(call, one, spans, part, data[at:end], self._launches.type_of))
+            at = end
+        compared = [one for one in results if one.verdict is not Verdict.NOT_COMPARED] or results
+        found = max(compared, key=lambda one: one.verdict.severity)
+        return replace(found, buffers=tuple(buffer for one in results for buffer in one.buffers))
 
 
 def _unjudged(call: Call, reason: Unavailable) -> LaunchResult:

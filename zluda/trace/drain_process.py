@@ -105,7 +105,10 @@ class Recorder:
         if control["LOST_THREADS"]:
             text = "threads without a ring (no space or no descriptor for it); their calls are lost"
             self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
-        self.writer.set_meta({"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time()})
+        looked = {"bytes_looked_at": control["LOOKED_BYTES"], "bytes_moved": control["MOVED_BYTES"]}
+        self.writer.set_meta(
+            {"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time(), **looked}
+        )
         summary = self._summary()
         self.drain.close()
         self.writer.close()

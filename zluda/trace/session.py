@@ -27,7 +27,7 @@ from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
 
-CAPTURES = ("calls", "outputs")
+CAPTURES = ("calls", "outputs", "full")
 PROGRESS_SECONDS = 10.0
 """How long a stream is waited for after a launch before it is let go, with a gap."""
 
@@ -73,7 +73,8 @@ def record(
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
-    ``capture`` is ``"calls"`` (no memory but what the host sends) or ``"outputs"`` (what launches changed).
+    ``capture`` is ``"calls"`` (no memory but what the host sends), ``"outputs"`` (what launches changed) or
+    ``"full"`` (also what they found changed by others).
     With ``follow_children`` those that use CUDA are recorded beside it, with their process id in the name,
     and ``STEM.index.json`` lists all processes. ``note`` gets one line
     for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
@@ -235,7 +236,7 @@ class Session:
                 "type": "table",
                 "control": str(directory / "control"),
                 "directory": str(directory),
-                "outputs": self._options.capture == "outputs",
+                "outputs": CAPTURES.index(self._options.capture),
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows],
                 "nodes": spec.NODE_ENTRIES,

@@ -21,6 +21,10 @@ MAX_REACHED = 512
 MAX_KERNEL_PARAMETERS = 512
 LAYOUT_PLACES = 1 << 16
 STATE_BYTES = 4096
+MAX_FINDERS = 16
+"""Contexts in which the GPU digests pages; in further ones pages are read."""
+MAX_SPARES = 64
+CAPTURE_FULL = 2
 
 # Numbers of the special cases in the agent. Up to `opaque_write`: work that a stream carries out.
 SPECIALS = [
@@ -90,11 +94,18 @@ SPECIALS = [
     "bind_array",
     "bind_address",
     "bind_flat",
+    "register_host",
+    "open_memory",
+    "create_physical",
+    "map",
+    "unmap",
+    "set_access",
+    "host_pointer",
 ]
 
 C_FILES = (
-    *("state", "ring", "launch", "allocations", "arrays", "capture", "copies", "modules"),
-    *("graph_nodes", "graphs", "earlier", "special", "hooks"),
+    *("state", "ring", "launch", "digest", "allocations", "arrays", "sharing", "reading", "finding"),
+    *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks"),
 )
 """The agent's C code, each file after those it uses."""
 
@@ -122,6 +133,10 @@ CUDA_VALUES = {
     "CU_MEMORYTYPE_HOST": 1,
     "CU_MEMORYTYPE_DEVICE": 2,
     "CU_POINTER_ATTRIBUTE_MEMORY_TYPE": 2,
+    "CU_POINTER_ATTRIBUTE_IS_MANAGED": 8,
+    "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL": 9,
+    "CU_MEM_ACCESS_READ": 1,
+    "CU_MEMHOSTREGISTER_IOMEMORY": 4,
     "CU_COMPUTE_CAPABILITY_MAJOR": 75,
     "CU_COMPUTE_CAPABILITY_MINOR": 76,
 }
@@ -201,6 +216,9 @@ def c_source() -> str:
         "MAX_KERNEL_PARAMETERS": MAX_KERNEL_PARAMETERS,
         "LAYOUT_PLACES": LAYOUT_PLACES,
         "STATE_BYTES": STATE_BYTES,
+        "MAX_FINDERS": MAX_FINDERS,
+        "MAX_SPARES": MAX_SPARES,
+        "CAPTURE_FULL": CAPTURE_FULL,
         "HAS_INPUTS": HAS_INPUTS,
         "HAS_OUTPUTS": HAS_OUTPUTS,
         "HAS_VARIABLE": HAS_VARIABLE,
@@ -210,7 +228,17 @@ def c_source() -> str:
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
     parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
-    return ring.c_defines() + defines + "".join(parts)
+    return ring.c_defines() + defines + _text_constant("digest_ptx", digest_ptx()) + "".join(parts)
+
+
+def digest_ptx() -> str:
+    """The kernel that digests pages on the GPU."""
+    return resources.files("zluda.trace.agent").joinpath("digest.ptx").read_text("utf-8")
+
+
+def _text_constant(name: str, text: str) -> str:
+    lines = "\n".join(json.dumps(line + "\n") for line in text.splitlines())
+    return f"static const char {name}[] =\n{lines};\n"
 
 
 def keeper_source() -> str:

@@ -180,8 +180,8 @@ class Drain:
                 signature = self._signatures[function] or self._signature(function)
                 opened[sequence] = _Open(signature, thread, extra - 1 if extra else None, time_ns, body)
                 if signature.life:
-                    word = int.from_bytes(body[:8], "little") if signature.words else 0
-                    self.effects.memory.entered(sequence, signature.life, word)
+                    first, second = (int.from_bytes(body[at : at + 8], "little") for at in (0, 8))
+                    self.effects.memory.entered(sequence, signature.life, first, second)
                 if orphans and orphans.pop(sequence, None) is not None:
                     opened[sequence].written = True
             elif kind == ring.LEAVE:
@@ -239,6 +239,8 @@ class Drain:
             self.effects.global_placed(extra, body)
         elif kind == ring.ARRAY:
             self.effects.memory.array_placed(extra, body)
+        elif kind == ring.RANGE:
+            self.effects.memory.range_opened(extra, body)
         elif kind == ring.GAP:
             gap, _, text = body.partition(b"\0")
             self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))

@@ -36,7 +36,7 @@ class Lifetimes:
         self._at: dict[int, Life] = {}  # by base address
         self._of: dict[int, Life] = {}  # by id
         self._allocating: set[int] = set()  # calls under way
-        self._freeing: dict[int, Life] = {}  # calls under way → what they free
+        self._freeing: dict[int, list[Life]] = {}  # calls under way → what they free
         self._ended: list[tuple[int, int, int]] = []  # (base, end, call): freed while `_allocating`
 
     def at(self, base: int) -> int | None:
@@ -54,13 +54,18 @@ class Lifetimes:
     def free_entered(self, call: int, base: int) -> None:
         life = self._at.get(base)
         if life is not None and life.born < call:
-            self._freeing[call] = life
+            self._freeing[call] = [life]
+
+    def unmap_entered(self, call: int, base: int, size: int) -> None:
+        """All memory that is mapped in a range."""
+        lives = [self._of[key] for key in self.spans.overlapping(base, size)]
+        self._freeing[call] = [life for life in lives if life.born < call]
 
     def left(self, call: int, *, succeeded: bool) -> None:
         """A call that allocates or frees returned; what it allocated has begun."""
-        freed = self._freeing.pop(call, None)
-        if freed is not None and succeeded:
-            self.end(freed.id, call)
+        for freed in self._freeing.pop(call, ()):
+            if succeeded:
+                self.end(freed.id, call)
         self._allocating.discard(call)
         if not self._allocating:
             self._ended.clear()
@@ -69,7 +74,7 @@ class Lifetimes:
         """The call after which memory lives that ``call`` made; what still lay there has ended by then."""
         for key in self.spans.overlapping(base, size):
             life = self._of[key]
-            freed_by = [free for free, one in self._freeing.items() if one is life]
+            freed_by = [free for free, lives in self._freeing.items() if any(one is life for one in lives)]
             # Without a free: gone with its context, or by a call that is not understood.
             end = max(life.born, *(freed_by or [call]))
             self.end(key, end)

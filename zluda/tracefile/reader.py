@@ -211,23 +211,41 @@ class Trace:
 
     @cached_property
     def calls_with_pages(self) -> frozenset[int]:
-        """The calls that :meth:`pages` has something of: most calls change no memory."""
+        """The calls that :meth:`pages` or :meth:`found_pages` has something of: most calls change no
+        memory.
+        """
         return frozenset(self._read(lambda row: int(row[0]), "SELECT DISTINCT call FROM page"))
 
     def pages(self, call: int) -> list[Page]:
         """What ``call`` changed, in the order written."""
-        return list(self._read(rows.page, f"{_SELECT_PAGE} WHERE call = ? ORDER BY id", (call,), call=call))
+        sql = f"{_SELECT_PAGE} WHERE call = ? AND NOT {self._is_found} ORDER BY id"
+        return list(self._read(rows.page, sql, (call,), call=call))
+
+    def found_pages(self, call: int) -> list[Page]:
+        """What was found after ``call`` and before the next, and no call had made: what the host wrote
+        without one, and memory that had not been looked at.
+        """
+        sql = f"{_SELECT_PAGE} WHERE call = ? AND {self._is_found} ORDER BY id"
+        return list(self._read(rows.page, sql, (call,), call=call))
+
+    @cached_property
+    def allocations_with_pages(self) -> frozenset[int]:
+        """The ids of the allocations of which the record has any contents."""
+        return frozenset(self._read(lambda row: int(row[0]), "SELECT DISTINCT allocation FROM page"))
 
     def page_data(self, page: Page) -> bytes:
         return self._blob(page.blob, page.length, PAGE_BYTES, page.call)
 
     def read_allocation(
-        self, allocation: int, call: int, offset: int, size: int
+        self, allocation: int, call: int, offset: int, size: int, *, as_left: bool = False
     ) -> tuple[bytes, bytes | None]:
-        """As :meth:`read_memory`, by the allocation's id and an offset in it."""
+        """As :meth:`read_memory`, by the allocation's id and an offset in it. ``as_left``: as the call left
+        it, without what was found between it and the next.
+        """
+        without = f"AND NOT (call = {int(call)} AND {self._is_found}) " if as_left else ""
         sql = (
-            f"{_SELECT_PAGE} WHERE allocation = ? AND offset / {PAGE_BYTES} = ? AND call <= ?"
-            " ORDER BY call DESC, id DESC"
+            f"{_SELECT_PAGE} WHERE allocation = ? AND offset / {PAGE_BYTES} = ? AND call <= ? {without}"
+            "ORDER BY call DESC, id DESC"
         )
         return memory.gather(
             offset,
@@ -311,6 +329,13 @@ class Trace:
     @cached_property
     def _live(self) -> memory.LiveAllocations:
         return memory.LiveAllocations(self.allocations)
+
+    @cached_property
+    def _is_found(self) -> str:
+        """The condition on a `page` row that no call made it; a constant where the trace cannot tell."""
+        with schema.sqlite_errors(self.path):
+            known = schema.has_table(self._connection, "found_page")
+        return "id IN (SELECT page FROM found_page)" if known else "0"
 
     @cached_property
     def _layouts(self) -> dict[int, ArgumentLayout]:

@@ -23,7 +23,7 @@ PAYLOAD_BYTES = 1 << 20
 META_KEYS = {
     "command": "the recorded program and its arguments, a list of text",
     "working_directory": "where it was started",
-    "capture": "calls or outputs",
+    "capture": "calls, outputs or full",
     "gpu": "the GPU's name",
     "compute_capability": "of that GPU: [major, minor]",
     "driver_version": "what cuDriverGetVersion said: 13000 is CUDA 13.0",
@@ -34,6 +34,8 @@ META_KEYS = {
     "start_ns": "the same on the clock of the calls",
     "stall_ns": "how long the program waited for the recorder, over all threads",
     "attached": "true where the program was running before it was recorded",
+    "bytes_looked_at": "of device memory, to find what changed",
+    "bytes_moved": "of those, copied from the GPU",
     "recovered": "true where the recorder was killed and its rings were merged later",
     "zluda": "the recorder's version",
     "cut_from": "of a part: the trace it was cut from, and the calls that it holds",

@@ -92,8 +92,10 @@ KINDS = {
     "DRIVER": 9,
     # extra: the number in place of an address; body: size of the linearised contents, handle (8 bytes each)
     "ARRAY": 10,
+    # extra: base; body: size (8 bytes): memory made elsewhere, which a call opened
+    "RANGE": 11,
 }
-PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY = KINDS.values()
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE = KINDS.values()
 
 LEAVE_CAPTURED = 1
 """The memory that the launch reaches was looked at after it."""
@@ -124,6 +126,8 @@ CONTROL = {
     "RING_BYTES": 72,
     "APP_PID": 80,
     "LOST_CALLS": 88,  # calls entered after FLAG_STOPPED
+    "LOOKED_BYTES": 96,  # of memory that was looked at for changes
+    "MOVED_BYTES": 104,  # of that, what was copied from the GPU
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

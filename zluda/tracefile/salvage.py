@@ -37,6 +37,7 @@ _ORPHANS = (
         "page",
         "allocation NOT IN (SELECT id FROM allocation) OR blob != 0 AND blob NOT IN (SELECT id FROM blob)",
     ),
+    ("found_page", "page NOT IN (SELECT id FROM page)"),
 )
 
 # Rows as a reader takes them: (table, columns of its key, the columns that are converted, conversion).
@@ -118,6 +119,8 @@ def check_whole(trace: Trace) -> None:
         if bad:
             raise TraceError(f"damaged: {next(iter(bad.values()))}", file=str(trace.path))
         for table, condition in _ORPHANS:
+            if not schema.has_table(connection, table):
+                continue
             (count,) = connection.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()
             if count:
                 raise TraceError(

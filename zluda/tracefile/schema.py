@@ -17,6 +17,7 @@ USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
 _MESSAGE_CHARACTERS = 200
+_LATER_TABLES = frozenset({"found_page"})  # earlier recordings of this version have none of them
 _OLDEST_SQLITE = (3, 37)  # STRICT tables
 
 # SQLite file format, section 1.3: the header's fields that are checked.
@@ -70,6 +71,7 @@ def reopen(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{_uri(path)}?mode=rw", uri=True, isolation_level=None)
         _distrust(connection)
         check_schema(connection, path)
+        _add_later_tables(connection)
         _tune_for_writing(connection)
     return connection
 
@@ -191,7 +193,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         foreign_index = kind == "index" and table in expected and name not in expected and sql is not None
         if foreign_index or (name in expected and _normal(sql or "") != expected[name]):
             raise TraceError(f"the {kind} {name!r} is not the format's", file=str(path))
-    missing = sorted(expected.keys() - {name for _, name, _, _ in rows})
+    missing = sorted(expected.keys() - _LATER_TABLES - {name for _, name, _, _ in rows})
     if missing:
         raise TraceError(f"the table or index {missing[0]!r} is missing", file=str(path))
 
@@ -199,6 +201,18 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 @cache
 def schema_sql() -> str:
     return Path(__file__).with_name("schema.sql").read_text("utf-8")
+
+
+def has_table(connection: sqlite3.Connection, name: str, database: str = "main") -> bool:
+    """Whether a trace has a table: some came after the first recordings of its version."""
+    sql = f"SELECT 1 FROM {database}.sqlite_schema WHERE type = 'table' AND name = ?"
+    return connection.execute(sql, (name,)).fetchone() is not None
+
+
+def _add_later_tables(connection: sqlite3.Connection) -> None:
+    for name in _LATER_TABLES:
+        if not has_table(connection, name):
+            connection.execute(_definitions()[name])
 
 
 @cache

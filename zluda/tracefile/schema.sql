@@ -134,6 +134,12 @@ CREATE TABLE page (
 CREATE INDEX page_of_call ON page(call);
 CREATE INDEX page_timeline ON page(allocation, offset / 65536, call);
 
+-- The rows of `page` that no call on record made: they were found just before the call after theirs. The host had written
+-- the memory without a call, or nobody had looked at it before. Recordings of earlier recorders have no such table.
+CREATE TABLE found_page (
+    page INTEGER PRIMARY KEY REFERENCES page(id)
+) STRICT;
+
 -- What was not captured, and why.
 CREATE TABLE gap (
     id    INTEGER PRIMARY KEY,

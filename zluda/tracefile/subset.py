@@ -61,6 +61,7 @@ _ROWS: dict[str, str] = {
     "launch": f"call IN {_CALL}",
     "allocation": "id IN (SELECT id FROM kept_allocation)",
     "page": "call BETWEEN :first AND :last AND allocation IN (SELECT id FROM kept_allocation)",
+    "found_page": "page IN (SELECT id FROM main.page)",
     "gap": f"call IS NULL OR call IN {_CALL}",
 }
 _BLOBS = "id IN (SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page)"
@@ -89,7 +90,9 @@ def write_subset(
         _name_kept(connection, cut)
         bounds = {"first": cut.first, "last": cut.last}
         for table, where in (*_ROWS.items(), ("blob", _BLOBS)):
-            connection.execute(f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {where}", bounds)
+            if schema.has_table(connection, table, "source"):
+                sql = f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {where}"
+                connection.execute(sql, bounds)
         for statement in _FORGET_THE_FUTURE:
             connection.execute(statement, bounds if ":last" in statement else {})
         if cut.state:

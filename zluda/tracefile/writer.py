@@ -236,17 +236,20 @@ class TraceWriter:
         """``call`` freed it."""
         self._many("UPDATE allocation SET died = ? WHERE id = ?", [(call, allocation)])
 
-    def add_page(self, call: int, allocation: int, offset: int, data: bytes) -> None:
+    def add_page(self, call: int, allocation: int, offset: int, data: bytes, *, found: bool = False) -> None:
         """The contents at ``offset`` of an allocation after ``call``; any length, split here at 64 KiB
-        pages.
+        pages. ``found``: no call made them, they were found before the call after this one.
         """
-        self._many(
-            "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)",
-            [
-                (call, allocation, start, len(piece), self._put(piece, call))
-                for start, piece in _pieces(data, offset, PAGE_BYTES)
-            ],
-        )
+        sql = "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)"
+        rows = [
+            (call, allocation, start, len(piece), self._put(piece, call))
+            for start, piece in _pieces(data, offset, PAGE_BYTES)
+        ]
+        if not found:
+            self._many(sql, rows)
+            return
+        pages = [self._insert(sql, row) for row in rows]
+        self._many("INSERT INTO found_page (page) VALUES (?)", ((page,) for page in pages))
 
     def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> None:
         self._many(

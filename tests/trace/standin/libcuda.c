@@ -162,9 +162,9 @@ API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags) { *pointer = c
 API cuMemFreeHost (void * pointer) { free (pointer); return OK; }
 API cuPointerGetAttribute (void * value, int attribute, CUdeviceptr pointer)
 {
-  if (attribute != 2 || !is_device (pointer))
+  if ((attribute != 2 && attribute != 9) || !is_device (pointer))
     return INVALID_VALUE;
-  *(unsigned *) value = 2;
+  *(unsigned *) value = attribute == 2 ? 2 : 0;
   return OK;
 }
 static CUresult
@@ -209,6 +209,7 @@ API cuStreamWriteValue32_v2 (void * stream, CUdeviceptr to, unsigned value, unsi
 }
 
 #include "arrays.h"
+#include "memory_kinds.h"
 
 /* --- streams and events -------------------------------------------------------------------------------- */
 
@@ -305,6 +306,31 @@ triple (struct module * module, unsigned threads, void ** p)
     data[i] = 3 * data[i] + 1;
 }
 
+/* The recorder's own kernel: 16 bytes for each page of 64 KiB, as zluda/trace/agent/digest.c says. */
+static void
+digest_pages (struct module * module, unsigned threads, void ** p)
+{
+  const uint64_t * page = *(uint64_t **) p[0];
+  uint64_t * out = *(uint64_t **) p[1];
+
+  for (unsigned left = threads / 256; left != 0; left--, page += 8192, out += 2)
+  {
+    out[0] = out[1] = 65536;
+    for (uint64_t lane = 0; lane != 256; lane++)
+    {
+      uint64_t a = (lane + 1) * 0x9E3779B97F4A7C15, b = (lane + 1) * 0xC2B2AE3D27D4EB4F;
+      for (int i = 0; i != 32; i++)
+      {
+        uint64_t word = page[2 * lane + 512 * (i / 2) + i % 2];
+        a = (a ^ word) * 0x9FB21C651E98DF25, a ^= a >> 32;
+        b = (b + word) * 0xD6E8FEB86659FD93, b ^= b >> 29;
+      }
+      out[0] += (a ^ a >> 31) * 0xD6E8FEB86659FD93;
+      out[1] += (b ^ b >> 33) * 0x9FB21C651E98DF25;
+    }
+  }
+}
+
 static void
 crash (struct module * module, unsigned threads, void ** p)
 {
@@ -327,6 +353,7 @@ static const struct built_in built_ins[] = {
   { "paint", 3, { 8, 8, 8 }, paint },
   { "paint_indirect", 1, { 8 }, paint_indirect },
   { "triple", 2, { 8, 4 }, triple },
+  { "zluda_digest", 2, { 8, 8 }, digest_pages },
   { "crash", 0, { 0 }, crash },
   { "hang", 0, { 0 }, hang },
 };

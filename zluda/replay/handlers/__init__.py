@@ -29,7 +29,7 @@ __all__ = [
     "handler_of",
     "launches",
     "memory",
-    "source_of",
+    "sources_of",
     "streams",
 ]
 
@@ -54,9 +54,10 @@ def handler_of(state: Playback, call: Call, base: str) -> Handler | None:
     return HANDLERS.get(base)
 
 
-def source_of(state: Playback, call: Call, base: str) -> Source:
-    """What a copy to the host, of entry ``base``, reads."""
-    return _SOURCES.get(base, memory.source_of)(state, call)
+def sources_of(state: Playback, call: Call, base: str) -> list[Source]:
+    """What a copy to the host, of entry ``base``, reads, one allocation after the other."""
+    source_of = _SOURCES.get(base)
+    return memory.sources_of(state, call) if source_of is None else [source_of(state, call)]
 
 
 def delivered_to(call: Call) -> str:

@@ -10,6 +10,7 @@
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
   'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'getpid', 'process_vm_readv',
 ];
 
 let source = null;   // of the C half
@@ -145,7 +146,7 @@ function startAgent(table) {
   if (control.isNull())
     throw new Error(`cannot map ${table.control}`);
   const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'int', 'uint64']);
-  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs ? 1 : 0,
+  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs,
     late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);

@@ -1,7 +1,7 @@
 /* Device memory: what is allocated, and what of it is on record. */
 
 #define PAGE_BYTES CHUNK_BYTES
-#define STAGING_PAGES 16
+#define STAGING_PAGES 64
 #define NESTED_LIMIT (1 << 20)       /* as zluda/tracefile/reachability.py */
 
 /* What is known of a page. */
@@ -13,7 +13,17 @@ enum
   PAGE_OPAQUE     /* as KNOWN, but something wrote it since that the record does not have */
 };
 
-enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL, MEMORY_ARRAY };
+enum { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_GLOBAL, MEMORY_ARRAY, MEMORY_VIRTUAL };
+
+/* Beside a kind: others write it without a call; it cannot be read yet; nobody but a call that is hooked ends it, so that
+ * a kernel of the agent's may read it. */
+#define MEMORY_SHARED 0x100
+#define MEMORY_CLOSED 0x200
+#define MEMORY_OWN 0x400
+#define MEMORY_KIND 0xff
+
+/* Whether a kernel that runs in the context of an allocation reaches it. */
+enum { PLACE_UNKNOWN, PLACE_HERE, PLACE_ELSEWHERE };
 
 struct array;
 
@@ -21,6 +31,11 @@ struct allocation
 {
   u64 base, size, owner;        /* owner: the module of a global, the context of the rest */
   u32 kind, references, pages, targets, target_room;
+  u32 shared, closed, own;      /* MEMORY_SHARED, MEMORY_CLOSED, MEMORY_OWN */
+  u32 place;                    /* PLACE_ */
+  volatile u32 dead;            /* a call has begun to free it: not to be touched any more */
+  u64 physical;                 /* of mapped memory: its handle; what else has it holds the same */
+  struct allocation * next;     /* among those that a call ends */
   u8 * known;                   /* PAGE_ a page */
   u64 * digest;                 /* two words a page */
   u64 * target;                 /* addresses found in the contents */
@@ -104,7 +119,11 @@ make_allocation (u64 base, u64 size, u32 kind, u64 owner)
 
   allocation->base = base;
   allocation->size = size;
-  allocation->kind = kind;
+  allocation->kind = kind & MEMORY_KIND;
+  allocation->shared = (kind & MEMORY_SHARED) != 0 || allocation->kind == MEMORY_MANAGED
+      || allocation->kind == MEMORY_HOST;
+  allocation->closed = (kind & MEMORY_CLOSED) != 0;
+  allocation->own = (kind & MEMORY_OWN) != 0;
   allocation->owner = owner;
   allocation->references = 1;
   allocation->pages = (u32) ((size + PAGE_BYTES - 1) / PAGE_BYTES);
@@ -159,6 +178,36 @@ take_allocation (u64 base)
   return taken;
 }
 
+/* Take out the mapped memory in [base, base + size), as a list; the caller gets its references. */
+static struct allocation *
+take_mapped (u64 base, u64 size)
+{
+  struct allocation * taken = NULL;
+  u32 index;
+
+  lock ();
+  for (index = allocations_above (base + size - 1); index-- != 0 && state.allocations[index]->base >= base;)
+    if (state.allocations[index]->kind == MEMORY_VIRTUAL)
+    {
+      state.allocations[index]->references++;
+      state.allocations[index]->next = taken;
+      taken = state.allocations[index];
+      remove_at (index);
+    }
+  unlock ();
+  return taken;
+}
+
+/* Note what physical memory is mapped at `base`. Holding the lock. */
+static void
+alias_at (u64 base, u64 physical)
+{
+  u32 index = allocations_above (base);
+
+  if (index != 0 && state.allocations[index - 1]->base == base)
+    state.allocations[index - 1]->physical = physical;
+}
+
 static void
 remove_allocations_of (u64 owner)
 {
@@ -171,29 +220,7 @@ remove_allocations_of (u64 owner)
   unlock ();
 }
 
-/* --- digests and page states ------------------------------------------------------------------------ */
-
-/* 128 bits of `size` bytes. Two chains of multiply and shift; not against an adversary. */
-static void
-digest (const u8 * data, u64 size, u64 * out)
-{
-  u64 a = 0x9E3779B97F4A7C15ULL ^ size, b = 0xC2B2AE3D27D4EB4FULL + size, word, index;
-
-  for (index = 0; index + 8 <= size; index += 8)
-  {
-    word = *(const u64 *) (data + index);
-    a = (a ^ word) * 0x9FB21C651E98DF25ULL;
-    a ^= a >> 32;
-    b = (b + word) * 0xD6E8FEB86659FD93ULL;
-    b ^= b >> 29;
-  }
-  word = 0;
-  memcpy (&word, data + index, size - index);
-  a = (a ^ word) * 0x9FB21C651E98DF25ULL;
-  b = (b + word) * 0xD6E8FEB86659FD93ULL;
-  out[0] = a ^ (a >> 31);
-  out[1] = b ^ (b >> 33);
-}
+/* --- page states ------------------------------------------------------------------------ */
 
 static u64
 page_size (struct allocation * allocation, u32 page)

@@ -1,71 +1,8 @@
 /* Capture: the memory that launches and copies on the device change.
  *
- * It is behind `capture_before_launch`, `capture_after_launch` and `capture_range`; what they need of a page is its
- * 128-bit digest (`read_pages`, `digest`). Whoever computes digests on the GPU replaces those two.
+ * It is behind `capture_before_launch`, `capture_after_launch` and `capture_range`. What they need of a page is its
+ * 128-bit digest: of whole pages of large allocations the GPU tells it (finding.c), others are read.
  */
-
-/* --- reading device memory --------------------------------------------------------------------------- */
-
-/* This thread's private stream in the current context; 0 where there is none. */
-static u64
-private_stream (struct thread * self)
-{
-  u64 context = 0, index, stream = 0;
-
-  if (state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0) & 0xffffffff || context == 0)
-    return 0;
-  if (self->stream_generation != state.contexts_ended) /* a context's handle may come again, its streams do not */
-  {
-    self->stream_generation = state.contexts_ended;
-    memset (self->stream_context, 0, sizeof (self->stream_context));
-  }
-  for (index = 0; index != 4; index++)
-    if (self->stream_context[index] == context)
-      return self->stream_handle[index];
-  if (state.driver.cuStreamCreate ((u64) &stream, CU_STREAM_NON_BLOCKING, 0, 0) & 0xffffffff)
-    return 0;
-  for (index = 3; index != 0; index--)
-  {
-    self->stream_context[index] = self->stream_context[index - 1];
-    self->stream_handle[index] = self->stream_handle[index - 1];
-  }
-  self->stream_context[0] = context;
-  self->stream_handle[0] = stream;
-  return stream;
-}
-
-/* Copy bytes of an allocation into this thread's staging buffer; 0 on success, else the driver's error. */
-static u32
-read_pages (struct thread * self, struct allocation * allocation, u64 offset, u64 size)
-{
-  u64 stream = private_stream (self), result;
-
-  if (stream == 0)
-    return CUDA_ERROR_INVALID_CONTEXT;
-  if (self->staging == NULL)
-    self->staging = g_malloc (STAGING_PAGES * PAGE_BYTES);
-  if (allocation->array != NULL)
-    result = read_array (allocation, offset, size, self->staging, stream);
-  else
-    result = state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging, allocation->base + offset, size, stream)
-        & 0xffffffff;
-  if (result == 0)
-    result = state.driver.cuStreamSynchronize (stream, 0, 0, 0) & 0xffffffff;
-  return (u32) result;
-}
-
-static void
-write_page (struct call * call, u64 time, struct allocation * allocation, u64 offset, const u8 * data,
-            u64 size, u32 phase)
-{
-  u32 length = (u32) (8 + size);
-  u8 * record = reserve (call->thread, length, time);
-
-  if (record == NULL)
-    return;
-  copy (copy (record + RECORD_HEADER_BYTES, &offset, 8), data, size);
-  commit (call->thread, record, KIND_PAGE, call->sequence, time, phase, length, allocation->base);
-}
 
 static void
 add_target (struct allocation * allocation, u64 base)
@@ -131,18 +68,33 @@ end_looking (struct allocation * allocation)
   atomic_exchange (&allocation->looking, 0);
 }
 
-/* A recorded call wrote [address, address + size). `host`: the bytes, where they are at hand. */
+/* Nobody is to touch these any more: a call is about to free them. Who is at it ends first. */
 static void
-note_written (u64 address, u64 size, const u8 * host)
+bury (struct allocation * freed)
 {
-  struct allocation * allocation = find_allocation (address);
-  u64 start, end, skip;
+  for (; freed != NULL; freed = freed->next)
+  {
+    begin_looking (freed);
+    freed->dead = 1;
+    end_looking (freed);
+  }
+}
+
+/* Of bytes from `address` on, those that lie in the allocation there. */
+static u64
+bytes_inside (const struct allocation * allocation, u64 address, u64 size)
+{
+  u64 rest = allocation->size - (address - allocation->base);
+
+  return size < rest ? size : rest;
+}
+
+static void
+note_written_in (struct allocation * allocation, u64 address, u64 size, const u8 * host)
+{
+  u64 start = address - allocation->base, end = start + size, skip;
   u32 page;
 
-  if (allocation == NULL)
-    return;
-  start = address - allocation->base;
-  end = start + size < allocation->size ? start + size : allocation->size;
   for (page = (u32) (start / PAGE_BYTES); (u64) page * PAGE_BYTES < end; page++)
   {
     u64 first = (u64) page * PAGE_BYTES, bytes = page_size (allocation, page);
@@ -163,7 +115,25 @@ note_written (u64 address, u64 size, const u8 * host)
       scan_for_targets (allocation, host + skip, end - start - skip);
     end_looking (allocation);
   }
-  release (allocation);
+}
+
+/* A recorded call wrote [address, address + size), which may lie in several pieces of mapped memory. `host`: the
+ * bytes, where they are at hand. */
+static void
+note_written (u64 address, u64 size, const u8 * host)
+{
+  struct allocation * allocation;
+  u64 piece;
+
+  while (size != 0 && (allocation = find_allocation (address)) != NULL)
+  {
+    piece = bytes_inside (allocation, address, size);
+    note_written_in (allocation, address, piece, host);
+    release (allocation);
+    address += piece;
+    size -= piece;
+    host = host != NULL ? host + piece : NULL;
+  }
 }
 
 static int
@@ -195,9 +165,42 @@ look_at_page (struct call * call, u64 time, struct allocation * allocation, u32 
     scan_for_targets (allocation, data, size);
 }
 
-/* Look at the pages [first, last] of an allocation that this phase wants. 0, or the driver's error. */
+/* How many pages from `page` to `last` on this phase wants, at most `limit`. */
 static u32
-look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
+wanted_run (struct allocation * allocation, u32 page, u32 last, u32 phase, u32 limit)
+{
+  u32 run;
+
+  for (run = 0; run != limit && page + run <= last && wants_page (allocation, page + run, phase); run++)
+    ;
+  return run;
+}
+
+/* Let the GPU look at the whole pages of [first, last]; those that it cannot are left. 0, or the driver's error. */
+static u32
+look_on_gpu (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
+{
+  u32 page = first, whole = (u32) (allocation->size / PAGE_BYTES), run, error;
+
+  while (page <= last && page < whole)
+  {
+    run = wanted_run (allocation, page, last < whole ? last : whole - 1, phase, RESULT_PAGES);
+    if (run == 0)
+    {
+      page++;
+      continue;
+    }
+    error = find_changed (call, time, allocation, page, run, phase);
+    if (error != 0)
+      return error;
+    page += run;
+  }
+  return 0;
+}
+
+/* Look at the pages [first, last] of an allocation that this phase wants, by reading them. 0, or the driver's error. */
+static u32
+read_and_look (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
 {
   u32 page = first, run, i, error;
 
@@ -205,13 +208,12 @@ look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32
   {
     u64 bytes;
 
-    if (!wants_page (allocation, page, phase))
+    run = wanted_run (allocation, page, last, phase, STAGING_PAGES);
+    if (run == 0)
     {
       page++;
       continue;
     }
-    for (run = 1; run < STAGING_PAGES && page + run <= last && wants_page (allocation, page + run, phase); run++)
-      ;
     bytes = (u64) (run - 1) * PAGE_BYTES + page_size (allocation, page + run - 1);
     error = read_pages (call->thread, allocation, (u64) page * PAGE_BYTES, bytes);
     if (error != 0)
@@ -221,6 +223,25 @@ look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32
     page += run;
   }
   return 0;
+}
+
+/* Look at the pages [first, last] of an allocation that this phase wants. 0, or the driver's error. */
+static u32
+look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
+{
+  u32 mode, error = CUDA_ERROR_NOT_FOUND, whole = (u32) (allocation->size / PAGE_BYTES);
+
+  if (allocation->dead)
+    return 0;
+  mode = begin_own_calls ();
+  if (is_found_on_gpu (allocation))
+    error = look_on_gpu (call, time, allocation, first, last, phase);
+  if (error == CUDA_ERROR_NOT_FOUND) /* nothing of it was looked at */
+    error = read_and_look (call, time, allocation, first, last, phase);
+  else if (error == 0 && last >= whole) /* the last piece is no whole page */
+    error = read_and_look (call, time, allocation, first > whole ? first : whole, last, phase);
+  end_own_calls (mode);
+  return error;
 }
 
 static void
@@ -291,6 +312,47 @@ reach (struct thread * self, struct allocation * allocation)
     release (allocation);
   else
     self->reached[self->reached_count++] = allocation;
+}
+
+/* Memory that is mapped beside what is reached, without a gap, belongs to it; so does what is the same physical memory
+ * at other addresses. */
+static void
+reach_mapped (struct thread * self)
+{
+  struct allocation * found[MAX_REACHED], ** all;
+  u32 from, index, first, last, count;
+
+  for (from = 0; from != self->reached_count; from++)
+  {
+    struct allocation * one = self->reached[from];
+
+    if (one->kind != MEMORY_VIRTUAL)
+      continue;
+    lock ();
+    count = 0;
+    all = state.allocations;
+    first = allocations_above (one->base - 1);
+    last = first + 1;
+    if (first != state.allocation_count && all[first] == one)
+    {
+      while (first != 0 && all[first - 1]->kind == MEMORY_VIRTUAL
+             && all[first - 1]->base + all[first - 1]->size == all[first]->base)
+        first--;
+      while (last != state.allocation_count && all[last]->kind == MEMORY_VIRTUAL
+             && all[last - 1]->base + all[last - 1]->size == all[last]->base)
+        last++;
+    }
+    for (index = 0; index != state.allocation_count && count != MAX_REACHED; index++)
+      if (index >= first && index < last
+          || (one->physical != 0 && all[index]->kind == MEMORY_VIRTUAL && all[index]->physical == one->physical))
+      {
+        found[count] = all[index];
+        found[count++]->references++;
+      }
+    unlock ();
+    for (index = 0; index != count; index++)
+      reach (self, found[index]);
+  }
 }
 
 /* What the objects of a handle reach, or (handle 0) all references. */
@@ -375,6 +437,7 @@ find_reached (struct call * call)
     }
     end_looking (from);
   }
+  reach_mapped (self);
 }
 
 static void
@@ -394,14 +457,11 @@ look_at_reached (struct call * call, u64 time, u32 phase)
   {
     struct allocation * allocation = self->reached[index];
 
-    if (allocation->kind == MEMORY_HOST)
-    {
-      write_gap (call, time, "memory", "the launch reaches host memory, which is not looked at");
+    if (allocation->closed)
       continue;
-    }
     begin_looking (allocation);
-    if (phase == PHASE_BEFORE && allocation->kind == MEMORY_MANAGED)
-      distrust (allocation); /* the host writes it without a call */
+    if (phase == PHASE_BEFORE && (allocation->shared || state.full))
+      distrust (allocation); /* others write it without a call, or may */
     if (phase == PHASE_AFTER && allocation->array != NULL && !(allocation->array->flags & ARRAY_SURFACE))
     {
       end_looking (allocation); /* no kernel can write it */
@@ -491,10 +551,15 @@ capture_span (struct call * call, u64 time, struct allocation * allocation, u64 
 static void
 capture_range (struct call * call, u64 time, u64 address, u64 size)
 {
-  struct allocation * allocation = find_allocation (address);
+  struct allocation * allocation;
+  u64 piece;
 
-  if (allocation == NULL)
-    return;
-  look_at_span (call, time, allocation, address - allocation->base, size);
-  release (allocation);
+  while (size != 0 && (allocation = find_allocation (address)) != NULL)
+  {
+    piece = bytes_inside (allocation, address, size);
+    look_at_span (call, time, allocation, address - allocation->base, piece);
+    release (allocation);
+    address += piece;
+    size -= piece;
+  }
 }

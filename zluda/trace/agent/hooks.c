@@ -242,6 +242,7 @@ leave (GumInvocationContext * context)
 {
   struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
+  struct allocation * freed;
   u64 result;
   u32 mode;
 
@@ -264,8 +265,11 @@ leave (GumInvocationContext * context)
   write_leave (call, result);
   if (call->flags & CALL_OWNS_PACKED)
     g_free ((void *) call->packed);
-  if (call->freed != NULL)
-    release (call->freed);
+  while ((freed = call->freed) != NULL)
+  {
+    call->freed = freed->next;
+    release (freed);
+  }
   if (result == 0 && is_load (call->function) && call->word[0] != 0)
     learn_globals (call, *(u64 *) call->word[0], call->function->special == SPECIAL_LIBRARY_LOAD);
   allow_as_before (mode);
@@ -299,7 +303,8 @@ start (void * control, const char * directory, int outputs, int late, u64 progre
 #undef X
   state.control = control;
   strcpy (state.directory, directory);
-  state.outputs = (u32) outputs;
+  state.outputs = outputs != 0;
+  state.full = outputs == CAPTURE_FULL;
   state.late = (u32) late;
   state.progress_limit = progress_limit;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);

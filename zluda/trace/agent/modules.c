@@ -116,7 +116,7 @@ resolve_globals (struct call * call, u64 handle, int library, const char * names
       result = get ((u64) &address, (u64) &size, handle, (u64) name) & 0xffffffff;
       if (result == 0 && address != 0)
       {
-        add_allocation (address, size, MEMORY_GLOBAL, handle);
+        add_allocation (address, size, MEMORY_GLOBAL | (is_managed (address) ? MEMORY_SHARED : 0), handle);
         write_global (call, handle, address, size, name);
       }
       /* Local names of compiler-made constants cannot be asked for; their contents are in the PTX. */
@@ -241,6 +241,7 @@ describe_devices (struct call * call)
   if ((record = reserve (call->thread, 0, call->end)) != NULL)
     commit (call->thread, record, KIND_DRIVER, call->sequence, call->end, 0, 0, version);
   state.driver.cuDeviceGetCount ((u64) &count, 0, 0, 0);
+  state.device_count = count;
   for (ordinal = 0; ordinal < count; ordinal++)
   {
     u32 length;

@@ -85,7 +85,7 @@ close_thread (void * data)
     ((volatile struct ring *) self->header)->closed = 1;
     munmap (self->header, self->mapped);
   }
-  g_free (self->staging);
+  give_staging_back (self);
   g_free (self);
 }
 

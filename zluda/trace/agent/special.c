@@ -54,6 +54,11 @@ enter_special (struct call * call)
     case SPECIAL_FREE:
       /* Taken out before: once it is free another thread may get the address. */
       call->freed = take_allocation (call->word[0]);
+      bury (call->freed);
+      break;
+    case SPECIAL_UNMAP:
+      call->freed = take_mapped (call->word[0], call->word[1]);
+      bury (call->freed);
       break;
     case SPECIAL_FREE_ARRAY:
       call->freed = take_array (call->word[0]);
@@ -97,8 +102,10 @@ leave_allocation (struct call * call)
     kind = MEMORY_MANAGED;
   else if (special == SPECIAL_ALLOCATE_HOST)
     kind = MEMORY_HOST;
+  if (call->function->stream != 0xff && state.outputs) /* until the stream gets there it cannot be read */
+    wait_for_stream (call, call->end, call->stream);
   state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
-  add_allocation (base, size, kind, context);
+  add_allocation (base, size, kind | MEMORY_OWN, context);
 }
 
 /* Device memory at [address, address + size) was written by a call whose data the record has. */
@@ -171,6 +178,21 @@ leave_special (struct call * call)
     case SPECIAL_ALLOCATE_MANAGED:
     case SPECIAL_ALLOCATE_HOST:
       leave_allocation (call);
+      break;
+    case SPECIAL_REGISTER_HOST:
+      leave_register_host (call);
+      break;
+    case SPECIAL_OPEN_MEMORY:
+      leave_open_memory (call);
+      break;
+    case SPECIAL_CREATE_PHYSICAL:
+      leave_create_physical (call);
+      break;
+    case SPECIAL_MAP:
+      leave_map (call);
+      break;
+    case SPECIAL_SET_ACCESS:
+      leave_set_access (call);
       break;
     case SPECIAL_COPY_H2D:
     case SPECIAL_COPY_H2D_ASYNC:
@@ -337,5 +359,9 @@ leave_failed (struct call * call, u64 result)
     call->freed = NULL;
   }
   else /* it was not freed after all; what is known of it is asked for anew */
-    add_allocation (freed->base, freed->size, freed->kind, freed->owner);
+    for (; freed != NULL; freed = freed->next)
+      add_allocation (freed->base, freed->size,
+                      freed->kind | (freed->shared ? MEMORY_SHARED : 0) | (freed->closed ? MEMORY_CLOSED : 0)
+                          | (freed->own ? MEMORY_OWN : 0),
+                      freed->owner);
 }

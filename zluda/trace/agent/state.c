@@ -47,8 +47,10 @@ extern int kill (int pid, int signal);
 
 /* The driver entries that the agent itself calls. */
 #define DRIVER_ENTRIES(X) \
-  X (cuCtxGetCurrent) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) X (cuStreamSynchronize) \
+  X (cuCtxGetCurrent) X (cuCtxGetDevice) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) \
+  X (cuStreamSynchronize) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
+  X (cuMemHostAlloc) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
   X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel) \
@@ -134,6 +136,7 @@ struct thread
   u64 last_handle, last_generation;
   struct layout * last_layout;
   u8 * staging;
+  u64 * results;       /* digests from the GPU, behind the staging buffer; NULL: that is not pinned */
   u64 stream_context[4], stream_handle[4], stream_generation;
   struct allocation * reached[MAX_REACHED];
   u32 reached_count;
@@ -149,7 +152,8 @@ struct state
   volatile u8 * control;
   volatile u32 * alive;          /* wiped in a forked child, whose rings belong to the parent */
   u32 thread_key;
-  u32 outputs;                   /* --capture outputs */
+  u32 outputs;                   /* --capture outputs, or full */
+  u32 full;                      /* --capture full */
   u32 late;                      /* the program was running before it was recorded */
   u64 progress_limit;            /* nanoseconds for which a stream is waited for */
   char directory[1024];
@@ -165,6 +169,12 @@ struct state
   volatile u64 generation;       /* of kernel handles: an unload may free any of them */
   volatile u64 contexts_ended;   /* private streams may have ended with one of them */
   struct pending * pending;      /* libraries whose variables have no address yet */
+  u64 finder_context[MAX_FINDERS], finder_function[MAX_FINDERS]; /* the digest kernel of each */
+  u64 finders_ended;             /* contexts_ended when they were noted */
+  u32 finder_count;
+  u8 * spare[MAX_SPARES];        /* pinned memory of threads that have ended */
+  u64 spares_ended;              /* contexts_ended when they were kept */
+  u32 spare_count;
   volatile u64 captures;         /* streams being captured into graphs */
   struct begun begun[BEGUN_KEPT];
   u32 next_begun;
@@ -172,6 +182,7 @@ struct state
   u32 graph_count, graph_room;
   struct body * bodies;          /* of conditional nodes */
   u32 body_count, body_room;
+  u32 device_count;
   volatile u32 described;               /* the devices are on record */
   struct driver driver;
   struct stands_for stands_for;
@@ -230,6 +241,27 @@ static void
 unlock (void)
 {
   atomic_exchange (&state.lock, 0);
+}
+
+/* A thread ends: its pinned memory is the next one's. It cannot be freed from here, where the driver must not be called. */
+static void
+give_staging_back (struct thread * self)
+{
+  if (self->results == NULL) /* pageable */
+  {
+    g_free (self->staging);
+    return;
+  }
+  lock ();
+  if (self->stream_generation == state.contexts_ended)
+  {
+    if (state.spares_ended != state.contexts_ended)
+      state.spare_count = 0;
+    state.spares_ended = state.contexts_ended;
+    if (state.spare_count != MAX_SPARES)
+      state.spare[state.spare_count++] = self->staging;
+  }
+  unlock ();
 }
 
 static char *
