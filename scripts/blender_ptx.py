@@ -29,7 +29,7 @@ from pathlib import Path
 WHEEL, PYTHON = "bpy==5.3.0", "3.13"
 MEMBER = "*/cycles/lib/kernel_compute_75.ptx.zst"
 SECONDS, BYTES = 60, 4 << 30
-PATIENCE = 600  # seconds of wall time, on a machine that does much else
+PATIENCE = 1200  # seconds of wall time, on a machine that does much else
 
 
 @dataclass(frozen=True, slots=True)

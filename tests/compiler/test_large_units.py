@@ -106,6 +106,36 @@ def test_a_large_unit_for_a_gpu_computes_the_same(monkeypatch: pytest.MonkeyPatc
     assert results[0] == results[1]
 
 
+def test_called_operations_flush_as_those_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = [0, 1, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x3F800000, 0x3F7FFFFF, 0x20000000, 0x1FFFFFFF]
+    bits += [0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3F000000, 0x33800000, 0x00C00000]
+    values = np.array([b | sign << 31 for b in bits for sign in (0, 1)], np.uint32)
+    operations = ("mul.ftz.f32", "add.ftz.f32", "sub.ftz.f32", "mul.ftz.sat.f32", "fma.rn.ftz.f32")
+    body = "\n".join(
+        f"{operation} %f9, %f1, %f2{', %f3' * operation.startswith('fma')};"
+        " st.global.f32 [%d2], %f9; add.u64 %d2, %d2, 131072;"
+        for operation in operations
+    )
+    text = f"""{HEAD}.visible .entry k(.param .u64 in, .param .u64 out) {{
+    .reg .b64 %d<9>; .reg .b32 %r<9>; .reg .f32 %f<10>;
+    ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ctaid.y; mad.wide.u32 %d3, %r1, 4, %d1; mad.wide.u32 %d4, %r2, 4, %d1;
+    mad.wide.u32 %d5, %r3, 4, %d1; ld.global.f32 %f1, [%d3];
+    ld.global.f32 %f2, [%d4]; ld.global.f32 %f3, [%d5];
+    mad.lo.u32 %r4, %r3, 32, %r2; mad.lo.u32 %r4, %r4, 32, %r1; mad.wide.u32 %d2, %r4, 4, %d2; {body} ret; }}
+    """
+    results = []
+    for setting in (large.LARGE, 1):
+        monkeypatch.setattr(large, "LARGE", setting)
+        with open_device("cpu") as device:
+            given, out = device.array(values), device.array(np.zeros(5 * 32**3, np.uint32))
+            kernel = device.load_module(text).kernel("k")
+            kernel.launch(grid=(32, 32), block=32, args=[given, out])
+            results.append(out.numpy())
+    assert len(np.unique(results[0])) > 150
+    assert np.array_equal(*results)
+
+
 def test_functions_of_lanes_together_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     all_large(monkeypatch)
     text = """
