@@ -169,8 +169,11 @@ def test_global_accesses_are_checked_where_that_is_asked_for() -> None:
 
 
 def test_s_trap_ends_the_launch() -> None:
-    with pytest.raises(LaunchError, match="s_trap"):
-        launch("gfx1030", "k:\n s_trap 2\n s_endpgm\n", [np.zeros(1)])
+    for lanes, thread in ((0x30, 4), (0x80000000, 31), (0, 0)):
+        with pytest.raises(LaunchError, match="s_trap") as failed:
+            launch("gfx1030", f"k:\n s_mov_b32 exec_lo, {lanes}\n s_trap 2\n s_endpgm\n", [np.zeros(1)])
+        # No address: CUDA calls such a failure another name than that of an access.
+        assert failed.value.thread == (thread, 0, 0) and failed.value.address is None
 
 
 def test_an_endless_loop_ends_when_its_time_is_over() -> None:

@@ -108,8 +108,8 @@ class RefusalCell:
             return None
         if number >= STOPPED:
             # HIP does not say which block it was; a failure without one would be that of a refused launch.
-            block = failure.block if failure is not None else (0, 0, 0)
-            return LaunchError(FAULTS[number - STOPPED], kernel=compiled.name, block=block)
+            block, thread = (failure.block, failure.thread) if failure is not None else ((0, 0, 0), None)
+            return LaunchError(FAULTS[number - STOPPED], kernel=compiled.name, block=block, thread=thread)
         refusal = compiled.refusals[number - 1]
         return UnsupportedError(refusal.what, refusal.where, began=True)
 

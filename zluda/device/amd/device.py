@@ -99,12 +99,10 @@ class AmdDevice(HostMemory):
                 together=together,
             )
         except LaunchError as error:
-            refusal = self.refusals.take(made.compiled, error)
-            if refusal is not None:
-                raise refusal from None
-            if error.thread is not None and made.compiled.one_warp:
-                raise _in_block(error, block) from None
-            raise
+            failure = self.refusals.take(made.compiled, error) or error
+            if isinstance(failure, LaunchError) and failure.thread is not None and made.compiled.one_warp:
+                failure = _in_block(failure, block)
+            raise failure from None
 
     def load_code_object(self, data: bytes, *, file: str) -> EmulatedCode:
         return self.emulator.load_code_object(data, file=file)

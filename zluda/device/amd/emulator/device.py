@@ -298,17 +298,18 @@ class EmulatedDevice(HostMemory):
             why = explain(kernel.code.object, kernel.entry, kernel.disassembler(), outcome)
             return HangError(f"{what}: {why}", kernel=kernel.name, block=place)
         where = f"offset {outcome.offset - kernel.entry.address:#x}, wave {outcome.wave}, lane {outcome.lane}"
-        thread = None
+        thread, address = None, None if outcome.fault == state.TRAP else outcome.address
+        if outcome.fault in state.ACCESS_FAULTS or outcome.fault == state.TRAP:
+            thread = thread_index(outcome.wave * kernel.wave_size + outcome.lane, block)
         if outcome.fault in state.ACCESS_FAULTS:
             line = kernel.disassembler().at(kernel.code.object.image, outcome.offset)
             where = f"{line.text}; {where}"
-            thread = thread_index(outcome.wave * kernel.wave_size + outcome.lane, block)
         message = f"{what} ({where})"
         if outcome.fault == state.GLOBAL_RANGE:
             message += f": {outside(outcome.address, outcome.size, self._programs())}"
         elif outcome.size:
             message += f": {outcome.size} bytes"
-        return LaunchError(message, kernel=kernel.name, block=place, thread=thread, address=outcome.address)
+        return LaunchError(message, kernel=kernel.name, block=place, thread=thread, address=address)
 
     def synchronize(self) -> None:
         """Launches run to their end: there is nothing to wait for."""

@@ -218,10 +218,12 @@ class _Lifter:
         self.b.ret(constant("i32", state.ENDED))
 
     def _trap(self, instruction: Instruction) -> None:
+        """The first of the lanes that execute is the one to name, if any does."""
         place = constant("i64", instruction.offset)
-        access.record_fault(
-            self.b, state.TRAP, constant("i32", 0), self.wave.code_address(instruction.offset), place
-        )
+        lane = self.b.resize(self.b.intrinsic("cttz", self.wave.exec_mask(), False), "i32")
+        lane = self.b.and_(lane, self.wave.lanes - 1)
+        address = self.wave.code_address(instruction.offset)
+        access.record_fault(self.b, state.TRAP, lane, address, place)
         self._end(instruction)
 
     def _sleep(self, instruction: Instruction) -> None:
