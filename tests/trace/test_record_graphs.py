@@ -188,6 +188,18 @@ def test_a_graph_whose_condition_is_not_known_is_a_gap_and_what_follows_is_judge
     assert [copy.verdict for copy in copies] == [Verdict.IDENTICAL] * 2
 
 
+def test_a_copy_from_pageable_memory_that_the_graph_writes_is_a_gap(graph_scene: Scene) -> None:
+    recorded = graph_scene("pageable")
+    with open_trace(recorded.trace) as trace:
+        nodes = nodes_of(trace, graph_launches(trace)[0])
+        copies = [call.sequence for call in nodes if call.function.startswith("cuMemcpy3D")]
+        assert [trace.payload(call, "pCopy") is not None for call in copies] == [True, False, False]
+    results = zluda.replay(recorded.trace, device="cpu").results
+    (last,) = (r for r in results if r.kernel == "saxpy")
+    assert last.verdict is Verdict.GAP and "the bytes it copied were not captured" in last.reason
+    assert [r.verdict for r in results[-2:]] == [Verdict.IDENTICAL] * 2  # on the record's memory
+
+
 def test_a_program_that_ends_inside_a_graph_leaves_its_nodes_open(graph_scene: Scene) -> None:
     recorded = graph_scene("dying")
     assert recorded.status == 3

@@ -267,7 +267,8 @@ class Session:
 
     def _child_added(self, child: Any) -> None:
         """A process that the application made waits for us. Not in Frida's thread: attaching needs that."""
-        self._processes[child.pid] = {"parent": child.parent_pid, "command": child.argv or None}
+        about = self._processes.setdefault(child.pid, {"parent": child.parent_pid, "command": None})
+        about["command"] = child.argv or about["command"]  # of `exec`, whose parent is itself
         threading.Thread(target=self._take_child, args=(child.pid,), daemon=True).start()
 
     def _take_child(self, pid: int) -> None:

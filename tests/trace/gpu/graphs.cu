@@ -17,7 +17,7 @@
 constexpr int N = 1 << 16;
 static unsigned * numbers, * other;
 static float * x, * y;
-static unsigned host[N], result[N];
+static unsigned host[N], * result;
 static cudaStream_t stream;
 
 __device__ unsigned launches;
@@ -55,6 +55,7 @@ __global__ void ask (cudaGraphConditionalHandle handle, unsigned * p)
 static void setup ()
 {
   for (int i = 0; i < N; i++) host[i] = i;
+  CHECK (cudaMallocHost (&result, sizeof host));
   CHECK (cudaMalloc (&numbers, sizeof host));
   CHECK (cudaMalloc (&other, sizeof host));
   CHECK (cudaMalloc (&x, sizeof host));
@@ -92,11 +93,11 @@ static cudaGraph_t capture (float a)
   CHECK (cudaMemcpyAsync (numbers, host, sizeof host, cudaMemcpyHostToDevice, stream));
   triple<<<N / 256, 256, 0, stream>>> (numbers, N);
   CHECK (cudaMemsetAsync (numbers, 9, 64, stream));
-  CHECK (cudaMemcpyAsync (result, numbers, sizeof result, cudaMemcpyDeviceToHost, stream));
+  CHECK (cudaMemcpyAsync (result, numbers, sizeof host, cudaMemcpyDeviceToHost, stream));
   std::thread bystander ([] { triple<<<N / 256, 256>>> (other, N); });
   bystander.join ();
   CHECK (cudaLaunchHostFunc (stream, add_one, nullptr));
-  CHECK (cudaMemcpyAsync (numbers, result, sizeof result, cudaMemcpyHostToDevice, stream));
+  CHECK (cudaMemcpyAsync (numbers, result, sizeof host, cudaMemcpyHostToDevice, stream));
   cudaEvent_t fork, join;
   cudaStream_t side;
   CHECK (cudaEventCreate (&fork));
@@ -147,13 +148,13 @@ static void built ()
   CHECK (cudaGraphAddKernelNode (&first, graph, nullptr, 0, &kernel));
   CHECK (cudaGraphAddMemsetNode (&fill, graph, &first, 1, &zero));
   CHECK (cudaGraphAddChildGraphNode (&node, graph, &fill, 1, child));
-  CHECK (cudaGraphAddMemcpyNode1D (&out, graph, &node, 1, result, numbers, sizeof result, cudaMemcpyDeviceToHost));
+  CHECK (cudaGraphAddMemcpyNode1D (&out, graph, &node, 1, result, numbers, sizeof host, cudaMemcpyDeviceToHost));
   n = 5;
   CHECK (cudaGraphInstantiate (&exec, graph, 0));
   CHECK (cudaGraphLaunch (exec, stream));
   n = N / 2;
   CHECK (cudaGraphExecKernelNodeSetParams (exec, first, &kernel));
-  zero.height = 8, zero.width = 4, zero.pitch = 64, zero.elementSize = 2;
+  zero.width = 32, zero.value = 5;
   CHECK (cudaGraphExecMemsetNodeSetParams (exec, fill, &zero));
   CHECK (cudaGraphLaunch (exec, stream));
   CHECK (cudaGraphNodeSetEnabled (exec, fill, 0));

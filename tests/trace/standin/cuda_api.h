@@ -20,6 +20,7 @@ CUresult cuLibraryLoadData (void **, const void *, int *, void **, unsigned, int
 CUresult cuLibraryGetKernel (void **, void *, const char *);
 CUresult cuMemAlloc_v2 (CUdeviceptr *, size_t);
 CUresult cuMemFree_v2 (CUdeviceptr);
+CUresult cuMemHostAlloc (void **, size_t, unsigned);
 CUresult cuMemcpyHtoD_v2 (CUdeviceptr, const void *, size_t);
 CUresult cuMemcpyDtoH_v2 (void *, CUdeviceptr, size_t);
 CUresult cuMemcpyDtoD_v2 (CUdeviceptr, CUdeviceptr, size_t);

@@ -27,7 +27,7 @@ static char ptx[] =
 
 #define N 256
 static float x[N], y[N];
-static unsigned numbers[N], result[N];
+static unsigned numbers[N], pageable[N], * result = pageable;
 static void * context, * module, * stream, * saxpy, * triple;
 static CUdeviceptr dx, dy, dn;
 
@@ -90,7 +90,7 @@ built (void)
   static unsigned host[N];
   void * graph, * exec, * in, * first, * fill, * second, * out, * third, * empty;
   struct copy_3d copy = { { 0, 0, 0, 0, 1, host }, { 0, 0, 0, 0, 2, NULL, dn }, sizeof host, 1, 1 };
-  struct copy_3d back = { { 0, 0, 0, 0, 2, NULL, dn }, { 0, 0, 0, 0, 1, result }, sizeof result, 1, 1 };
+  struct copy_3d back = { { 0, 0, 0, 0, 2, NULL, dn }, { 0, 0, 0, 0, 1, result }, sizeof pageable, 1, 1 };
   struct fill_node half = { dn, 0, 7, 4, N / 2, 1 };
   unsigned n = N, cluster[16] = { 2, 1, 1 };
   float a = 2;
@@ -154,11 +154,11 @@ captured_graph (float a)
   CHECK (cuMemcpyHtoDAsync_v2 (dn, numbers, sizeof numbers, stream));
   CHECK (cuLaunchKernel (triple, 2, 1, 1, N / 2, 1, 1, 0, stream, integers, NULL));
   CHECK (cuMemsetD32Async (dn, 9, 16, stream));
-  CHECK (cuMemcpyDtoHAsync_v2 (result, dn, sizeof result, stream));
+  CHECK (cuMemcpyDtoHAsync_v2 (result, dn, sizeof pageable, stream));
   pthread_create (&thread, NULL, bystander, NULL);
   pthread_join (thread, NULL);
   CHECK (cuLaunchHostFunc (stream, add_one, result));
-  CHECK (cuMemcpyHtoDAsync_v2 (dn, result, sizeof result, stream));
+  CHECK (cuMemcpyHtoDAsync_v2 (dn, result, sizeof pageable, stream));
   CHECK (cuLaunchKernelEx (&config, saxpy, floats, NULL));
   CHECK (cuStreamEndCapture (stream, &graph));
   a = n = 0;
@@ -170,6 +170,7 @@ captured (void)
 {
   void * exec;
 
+  CHECK (cuMemHostAlloc ((void **) &result, sizeof pageable, 0));
   CHECK (cuGraphInstantiateWithFlags (&exec, captured_graph (2), 0));
   for (int i = 0; i < 3; i++)
     CHECK (cuGraphLaunch (exec, stream));
@@ -241,6 +242,16 @@ wrong (void)
   add_kernel (&second, graph, &first, triple, integers);
   add_kernel (&third, graph, &second, triple, fewer);
   CHECK (cuGraphInstantiateWithFlags (&exec, graph, 0));
+  CHECK (cuGraphLaunch (exec, stream));
+}
+
+/* A callback between copies out of and into pageable memory: what goes in is not known. */
+static void
+through_pageable (void)
+{
+  void * exec;
+
+  CHECK (cuGraphInstantiateWithFlags (&exec, captured_graph (2), 0));
   CHECK (cuGraphLaunch (exec, stream));
 }
 
@@ -321,7 +332,7 @@ main (int argc, char ** argv)
 {
   static const struct { const char * name; void (* run) (void); } scenes[] = {
     { "built", built }, { "captured", captured }, { "updated", updated }, { "conditional", conditional },
-    { "wrong", wrong }, { "dying", dying }, { "waiting", waiting },
+    { "wrong", wrong }, { "pageable", through_pageable }, { "dying", dying }, { "waiting", waiting },
   };
 
   if (argc > 1 && !strcmp (argv[1], "wrong"))

@@ -158,13 +158,22 @@ API cuMemGetAddressRange_v2 (CUdeviceptr * base, size_t * size, CUdeviceptr addr
     }
   return INVALID_VALUE;
 }
-API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags) { *pointer = calloc (1, size); return OK; }
+static uint64_t pinned, pinned_size; /* the latest */
+API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags)
+{
+  *pointer = calloc (1, size);
+  pinned = (uint64_t) *pointer;
+  pinned_size = size;
+  return OK;
+}
 API cuMemFreeHost (void * pointer) { free (pointer); return OK; }
 API cuPointerGetAttribute (void * value, int attribute, CUdeviceptr pointer)
 {
-  if ((attribute != 2 && attribute != 9) || !is_device (pointer))
+  int host = pointer - pinned < pinned_size;
+
+  if ((attribute != 2 && attribute != 9) || !(host || is_device (pointer)))
     return INVALID_VALUE;
-  *(unsigned *) value = attribute == 2 ? 2 : 0;
+  *(unsigned *) value = attribute == 9 ? 0 : host ? 1 : 2;
   return OK;
 }
 static CUresult

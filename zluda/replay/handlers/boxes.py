@@ -145,15 +145,15 @@ def _copy_in(state: Playback, call: Call) -> None:
     if not copy.size:
         return
     destination = _rows(state, copy, copy.destination)
-    data = state.record.trace.payload(call.sequence, "pCopy")
-    if data is None:
+    data, node = state.record.trace.payload(call.sequence, "pCopy"), state.record.trace.graphs.is_node(call)
+    if data is None and not node:
         data = destination.read_record(state, call.sequence)
     if data is None or len(data) != copy.size:
         raise gap(f"{call.function}: the bytes it copied were not captured")
     if copy.destination.type != MemoryType.ARRAY:
         data = state.memory.translate_words(data)
     _issue(state, call, copy, (None, destination), data)
-    if state.record.trace.graphs.is_node(call):  # the pages that tell so come with the graph's end
+    if node:  # the pages that tell so come with the graph's end
         for start in destination.starts:
             state.memory.adopted(destination.one, start, start + destination.width)
     else:

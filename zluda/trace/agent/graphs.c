@@ -371,8 +371,18 @@ changes_host (struct graph * graph, u32 first, u32 last, u64 address, u64 size)
 
 enum { BEFORE_GRAPH, AFTER_GRAPH };
 
+static int
+is_pinned (u64 address)
+{
+  u32 type = 0;
+
+  return ask (state.driver.cuPointerGetAttribute, (u64) &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, 0) == 0
+      && type == CU_MEMORYTYPE_HOST;
+}
+
 /* What a copy between host and device moved, where host memory still tells: before the graph runs, what it copies
- * in and no node before it changes; after that, what no node after it changes. */
+ * in and no node before it changes; after that, what no node after it changes. Of pageable memory that a node before
+ * changes, the driver may read an earlier state than nodes' order says (seen with a callback on an H200). */
 static void
 write_moved (struct call * made, u64 time, struct graph * graph, u32 index, u32 when)
 {
@@ -386,7 +396,8 @@ write_moved (struct call * made, u64 time, struct graph * graph, u32 index, u32 
     u64 size = host_bytes (&from, &box);
     int early = !changes_host (graph, 0, index, from.host, size);
 
-    if (when == BEFORE_GRAPH ? early : !early && !changes_host (graph, index + 1, graph->count, from.host, size))
+    if (when == BEFORE_GRAPH ? early : !early && is_pinned (from.host)
+                                && !changes_host (graph, index + 1, graph->count, from.host, size))
       write_rows (made, time, 0, DIRECTION_IN, &from, &box);
   }
   else if (to.host != 0 && from.host == 0 && when == AFTER_GRAPH && state.outputs
