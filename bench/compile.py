@@ -4,6 +4,7 @@ The PTX is that of the corpus traces, and a module of a hundred kernels made of 
 by turns: ``zluda compile --target gfx1030 --emit hsaco`` without the kernel cache, ``ptxas -arch=sm_90a``.
 Wall time is what a user waits; processor time (of all processes, user and system) is hardly changed by what
 else the machine does. *Beyond start*: what one process of each takes more for a module than for an empty one.
+*The floor*: a Python process that does nothing but import LLVM's bindings and the command line's library.
 """
 
 from __future__ import annotations
@@ -107,6 +108,13 @@ def commands(path: Path, place: Path) -> dict[str, list[str]]:
     }
 
 
+def floor(environment: Mapping[str, str]) -> Cost:
+    """The least of several processes that import what ``zluda compile`` cannot do without."""
+    command = [sys.executable, "-c", "import click, llvmlite.binding"]
+    costs = [measure(command, environment) for _ in range(RUNS + 1)]
+    return Cost(min(c.wall for c in costs), min(c.processor for c in costs))
+
+
 def translates(name: str, text: str, place: Path, environment: Mapping[str, str]) -> bool:
     """Whether all kernels of a module can be compiled; what cannot be compared is said."""
     path = place / "module.ptx"
@@ -157,15 +165,20 @@ def print_compile(place: Path, environment: Mapping[str, str]) -> None:
     print(f"{'module':24} {'kernels':>7} {columns} {columns}")
     start = compare(empty, place, environment)
     print(line("an empty kernel", 1, start))
-    ratios = []
+    least = floor(environment)
+    ratios, out_of_reach = [], []
     for name, text in modules.items():
         path = place / "module.ptx"
         path.write_text(text)
         found = compare(path, place, environment)
         ratios.append(found["zluda"].wall / found["ptxas"].wall)
+        if 3 * found["ptxas"].wall < least.wall:
+            out_of_reach.append(name)
         print(line(name, len(parse_module(text).kernel_names), found), flush=True)
     last = {tool: found[tool].wall - start[tool].wall for tool in found}
     print(f"geometric mean of the walls' ratios {statistics.geometric_mean(ratios):.1f}x, wanted <= 3x")
+    print(f"the floor: {least.wall:.3f} s, {least.processor:.3f} s of a processor")
+    print(f"three times ptxas's time is less than that for {', '.join(out_of_reach) or 'no module'}")
     beyond = last["zluda"] / last["ptxas"]
     both = f"{last['zluda']:.2f} s to {last['ptxas']:.2f} s"
     print(f"{MANY} kernels beyond start: {both}, {beyond:.1f}x, wanted <= 3x")
