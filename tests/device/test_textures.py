@@ -28,7 +28,7 @@ def test_handles_are_found_in_memory_before_and_after_the_table_grows() -> None:
     textures = Textures(device)
     textures.set(7, _descriptor(7))
     root = textures.root
-    handles = [7, *range(0x100001, 0x100001 + 700)]
+    handles = [7, *range(0x100001, 0x100001 + 1100)]  # more than the first table has room for
     for handle in handles[1:]:
         textures.set(handle, _descriptor(handle & 0xFFF))
     assert textures.root == root

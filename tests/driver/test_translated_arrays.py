@@ -377,3 +377,52 @@ def test_no_surface_is_made_of_a_mipmapped_array(driver: TranslatedDriver) -> No
         driver.cuSurfObjectCreate(Resource(ResourceType.MIPMAPPED_ARRAY, whole))
     with pytest.raises(CudaError, match="level -1"):
         driver.cuMipmappedArrayGetLevel(whole, -1)
+
+
+def test_each_part_of_how_a_texture_is_read_is_its_own(driver: TranslatedDriver) -> None:
+    """No two fields are alike: one taken for another shows."""
+    cube = Resource(ResourceType.ARRAY, driver.cuArray3DCreate(ArrayShape(4, 4, 6, 0x02, 1, CUBE)))
+    data = descriptor(driver, driver.cuTexObjectCreate(cube, Texture((1, 2, 3), 0, 0x40, 0, 1)))
+    assert (word(data, "filter"), word(data, "mip_filter")) == (0, 1)
+    assert word(data, "flags") == Flags.SEAMLESS_CUBE | Flags.READ_NORMALIZED  # of 16 bits too
+    halves = Resource(ResourceType.ARRAY, driver.cuArrayCreate(ArrayShape(4, 4, 0, HALF, 1)))
+    assert word(descriptor(driver, driver.cuTexObjectCreate(halves, Texture())), "flags") == 0
+
+
+def test_a_reference_is_read_as_it_was_set_last(driver: TranslatedDriver) -> None:
+    module = driver.cuModuleLoadData(
+        b".version 8.0\n.target sm_80\n.address_size 64\n.global .texref picture;\n"
+        b".visible .entry k() { .reg .b32 %v<4>, %x; mov.u32 %x, 0;"
+        b" tex.1d.v4.u32.s32 {%v0, %v1, %v2, %v3}, [picture, {%x}]; ret; }"
+    )
+    picture = driver.cuModuleGetTexRef(module, "picture")
+    address, _ = driver._state.modules[module].code.global_variable("picture")
+    memory = driver.cuMemAlloc(4096)
+    driver.cuTexRefSetFormat(picture, F32, 1)
+    assert driver.cuTexRefSetAddress(picture, memory + 512 + 16, 400) == 16
+    assert level(descriptor(driver, address), 0)[::3][:2] == (memory + 512, 104)  # 16 bytes are 4 texels
+    for dimension, mode in enumerate((1, 2, 3)):
+        driver.cuTexRefSetAddressMode(picture, dimension, mode)
+    driver.cuTexRefSetMipmapLevelClamp(picture, 1.5, 2.5)
+    data = descriptor(driver, address)
+    assert [word(data, f"address_{axis}") for axis in "xyz"] == [1, 2, 3]
+    assert struct.unpack_from("<2f", data, FIELDS["min_lod"]) == (1.5, 2.5)
+    driver.cuModuleUnload(module)
+    assert driver._state.services.textures.descriptor_at(address) == 0
+
+
+def test_levels_of_layers_have_them_all(driver: TranslatedDriver) -> None:
+    whole = driver.cuMipmappedArrayCreate(ArrayShape(16, 8, 5, F32, 1, LAYERED, 3))
+    shape = driver.cuArray3DGetDescriptor(driver.cuMipmappedArrayGetLevel(whole, 2))
+    assert shape[:3] == (4, 2, 5)
+
+
+def test_a_context_takes_its_own_arrays_with_it(driver: TranslatedDriver) -> None:
+    kept = driver.cuArray3DCreate(PICTURE)
+    context = driver.cuCtxCreate(0, 0)
+    gone = driver.cuArray3DCreate(PICTURE)
+    driver.cuCtxDestroy(context)
+    driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0))
+    assert driver.cuArray3DGetDescriptor(kept) == PICTURE
+    with pytest.raises(CudaError, match="not live"):
+        driver.cuArray3DGetDescriptor(gone)

@@ -44,15 +44,55 @@ PTX = b"""
     sust.b.1d.b32.trap [%s, {%r}], {%v};
     ret;
 }
+.visible .entry as_cube(.param .u64 texture, .param .u64 out)
+{
+    .reg .b64 %t, %p, %o;
+    .reg .b32 %x;
+    .reg .f32 %a, %b, %c, %v<4>;
+    .reg .pred %q;
+    ld.param.u64 %t, [texture];
+    ld.param.u64 %p, [out];
+    mov.u32 %x, %tid.x;
+    setp.eq.u32 %q, %x, 0;
+    selp.f32 %a, 0f3F800000, 0f00000000, %q;
+    setp.eq.u32 %q, %x, 1;
+    selp.f32 %b, 0fBF800000, 0f00000000, %q;
+    setp.ge.u32 %q, %x, 2;
+    selp.f32 %c, 0fBF800000, 0f00000000, %q;
+    mul.wide.u32 %o, %x, 8;
+    add.s64 %p, %p, %o;
+    tex.cube.v4.f32.f32 {%v0, %v1, %v2, %v3}, [%t, {%a, %b, %c, %c}];
+    st.global.f32 [%p], %v0;
+    tld4.r.cube.v4.f32.f32 {%v0, %v1, %v2, %v3}, [%t, {%a, %b, %c, %c}];
+    st.global.f32 [%p+4], %v1;
+    ret;
+}
+.visible .entry wide(.param .u64 surface, .param .u64 out)
+{
+    .reg .b64 %s, %p;
+    .reg .b32 %x, %v<4>;
+    ld.param.u64 %s, [surface];
+    ld.param.u64 %p, [out];
+    mov.u32 %x, %tid.x;
+    shl.b32 %x, %x, 4;
+    suld.b.1d.v4.b32.clamp {%v0, %v1, %v2, %v3}, [%s, {%x}];
+    st.global.v4.u32 [%p], {%v0, %v1, %v2, %v3};
+    mov.u32 %v0, -1;
+    sust.b.1d.v4.b32.clamp [%s, {%x}], {%v0, %v0, %v0, %v0};
+    ret;
+}
 """
 U32, COUNT = 0x03, 32
 LINE = ArrayShape(COUNT, 0, 0, U32, 1, SURFACE)
 NUMBERS = struct.pack(f"<{COUNT}I", *(i * i + 7 for i in range(COUNT)))
 
 
-def launch(driver: TranslatedDriver, module: int, kernel: str, parameter: int) -> None:
+def launch(
+    driver: TranslatedDriver, module: int, kernel: str, *parameters: int, threads: int = COUNT
+) -> None:
     function = driver.cuModuleGetFunction(module, kernel)
-    driver.cuLaunchKernel(function, (1, 1, 1), (COUNT, 1, 1), 0, 0, parameter.to_bytes(8, "little"))
+    packed = struct.pack(f"<{len(parameters)}Q", *parameters)
+    driver.cuLaunchKernel(function, (1, 1, 1), (threads, 1, 1), 0, 0, packed)
     driver.cuCtxSynchronize()
 
 
@@ -102,3 +142,43 @@ def test_a_surface_is_read_and_written_by_its_recorded_handle(driver: Translated
     with pytest.raises(CudaError) as failed:
         launch(driver, module, "by_handle", handle)
     assert failed.value.launch is not None and failed.value.launch.kernel == "by_handle"
+
+
+def test_what_is_no_cube_has_one_face(driver: TranslatedDriver) -> None:
+    """A fetch of the wrong kind stays inside of the texels: five faces more would be others' memory."""
+    module, out = driver.cuModuleLoadData(PTX), driver.cuMemAlloc(8 * 3)
+    array = driver.cuArray3DCreate(ArrayShape(1, 1, 0, 0x20, 1))
+    driver.write_array(array, 0, struct.pack("<f", 2.5))
+    seamless = Texture(filter_mode=1, flags=0x40)
+    for texture in (Texture(), seamless):
+        handle = driver.cuTexObjectCreate(Resource(ResourceType.ARRAY, array), texture)
+        launch(driver, module, "as_cube", handle, out, threads=3)
+        assert struct.unpack("<6f", driver.cuMemcpyDtoH(out, 24)) == (2.5,) * 6
+
+
+def test_an_access_wider_than_a_surface_touches_nothing(driver: TranslatedDriver) -> None:
+    module, out = driver.cuModuleLoadData(PTX), driver.cuMemAlloc(16)
+    driver.cuMemsetD8(out, 0xEE, 16)
+    array = driver.cuArray3DCreate(ArrayShape(2, 0, 0, 0x01, 1, SURFACE))
+    driver.write_array(array, 0, b"ab")
+    surface = driver.cuSurfObjectCreate(Resource(ResourceType.ARRAY, array))
+    launch(driver, module, "wide", surface, out, threads=2)
+    assert driver.cuMemcpyDtoH(out, 16) == bytes(16)
+    assert driver.read_array(array, 0, 2) == b"ab"
+
+
+def test_textures_of_a_destroyed_array_stop_a_launch(driver: TranslatedDriver) -> None:
+    module = driver.cuModuleLoadData(PTX)
+    whole = driver.cuMipmappedArrayCreate(LINE._replace(levels=2))
+    surface = driver.cuSurfObjectCreate(
+        Resource(ResourceType.ARRAY, driver.cuMipmappedArrayGetLevel(whole, 0))
+    )
+    picture, out = driver.cuModuleGetTexRef(module, "picture"), driver.cuMemAlloc(4 * COUNT)
+    driver.cuTexRefSetMipmappedArray(picture, whole, 1)
+    driver.cuMipmappedArrayDestroy(whole)
+    driver.cuTexRefSetFlags(picture, 1)  # of a reference to nothing
+    for kernel, parameter in (("by_handle", surface), ("by_reference", out)):
+        with pytest.raises(CudaError, match="a texture or surface handle that no object has"):
+            launch(driver, module, kernel, parameter)
+        assert driver.recover()
+    driver.cuSurfObjectDestroy(surface)
