@@ -1,7 +1,7 @@
 """Random kernels for contraction: products and sums in straight code, under branches and in loops.
 
 ``kernel(seed)`` is the same text for a seed for ever: what an H200 computed of it is kept by seed
-(``data/h200_contraction.json.gz``). So only ``random.Random.random`` is used, whose sequence Python
+(``data/h200_random_kernels.json.gz``). So only ``random.Random.random`` is used, whose sequence Python
 guarantees. Each thread reads INPUTS words (and walks on from there in some loops) and writes OUTPUTS results.
 """
 

@@ -1,0 +1,151 @@
+"""Loops as ptxas unrolls them: what one round makes is taken in by the next, where they are one block."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import contraction_kernels
+import numpy
+import pytest
+
+import zluda
+from zluda.compiler.contract.rule import Outcome, decide
+from zluda.ptx import parse_module
+
+RECORDED: dict[str, str] = json.loads(
+    gzip.decompress((Path(__file__).parent / "data" / "h200_random_kernels.json.gz").read_bytes())
+)
+"""The seed of a random kernel to a digest of what an H200 computed of it (driver 580.159.04)."""
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+FEW = (616, 953, 1067, 1254)
+"""Random kernels in which unrolling matters, small ones."""
+THREADS = 12
+BODY = "add.f32 %s, %s, %p; mul.f32 %p, %s, %f;"
+COUNTED = {  # rounds are the limit, %n; one at least, but for the last
+    "up": "mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, %n; @%q bra L;",
+    "down": "mov.u32 %i, %n; L: {body} add.s32 %i, %i, -1; setp.gt.s32 %q, %i, 0; @%q bra L;",
+    "not equal": "max.u32 %n, %n, 1; mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1;"
+    " setp.eq.u32 %q, %i, %n; @!%q bra L;",
+    "at the top": "mov.u32 %i, 0; L: setp.ge.u32 %q, %i, %n; @%q bra D; {body} add.s32 %i, %i, 1; bra L; D:",
+}
+
+
+def _kernel(loop: str) -> str:
+    """Thread t has what it begins with and how many rounds it makes in words 4 t to 4 t + 3."""
+    return f"""{HEAD}.visible .entry k(.param .u64 a) {{
+.reg .f32 %s, %p, %f, %t; .reg .u64 %a, %b; .reg .u32 %n, %i, %x; .reg .pred %q, %r;
+ld.param.u64 %a, [a]; mov.u32 %x, %tid.x; mul.wide.u32 %b, %x, 16; add.u64 %a, %a, %b;
+ld.global.f32 %s, [%a]; ld.global.f32 %p, [%a+4]; ld.global.f32 %f, [%a+8]; ld.global.u32 %n, [%a+12];
+{loop}
+st.global.f32 [%a], %s; st.global.f32 [%a+4], %p;
+ret;
+}}
+"""
+
+
+def _decided(loop: str) -> Outcome:
+    return decide(parse_module(_kernel(loop)).function("k"))
+
+
+def _expected(s: float, p: float, f: float, groups: list[int]) -> tuple[float, float]:
+    """Rounds in groups: in each the products of all but the last are not rounded before they are added."""
+    single = numpy.float32
+    for count in groups:
+        s = single(s + p)
+        for _ in range(count - 1):
+            s = single(float(s) * float(f) + float(s))
+        p = single(s * f)
+    return float(s), float(p)
+
+
+@pytest.mark.parametrize("form", COUNTED)
+def test_four_rounds_are_taken_at_a_time_then_two_then_one(form: str) -> None:
+    begin = numpy.zeros((THREADS, 4), numpy.float32)
+    begin[:, :3] = (0.7313, 0.2911, 0.3777)
+    begin.view(numpy.uint32)[:, 3] = range(THREADS)
+    with zluda.open_device("cpu") as device:
+        words = device.array(begin)
+        kernel = device.load_module(_kernel(COUNTED[form].format(body=BODY))).kernel("k")
+        kernel.launch(grid=1, block=THREADS, args=[words])
+        found = words.numpy()
+    one_by_one = 0
+    for t in range(THREADS):
+        rounds = t if form == "at the top" else max(t, 1)
+        groups = [4] * (rounds // 4) + [2] * (rounds % 4 // 2) + [1] * (rounds % 2)
+        s, p, f = (numpy.float32(v) for v in begin[t, :3])
+        assert tuple(found[t, :2].tolist()) == _expected(s, p, f, groups), f"{rounds} rounds"
+        one_by_one += _expected(s, p, f, groups) != _expected(s, p, f, [1] * rounds)
+    assert one_by_one > THREADS // 3  # else this shows nothing
+
+
+@pytest.mark.parametrize(
+    ("loop", "fused"),
+    [
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5; @%q bra L;", 4),
+        ("mov.u32 %i, 9; L: {body} add.s32 %i, %i, -3; setp.ne.s32 %q, %i, 0; @%q bra L;", 2),
+        (
+            "mov.u32 %i, 0; L: setp.gt.u32 %q, %i, 5; @%q bra D; {body} add.u32 %i, %i, 2; bra L; D:",
+            2,
+        ),
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 4000; @%q bra L;", 0),
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, %x; @%q bra L;", 4),
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, %n; setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
+        ('mov.u32 %i, 0; L: .pragma "nounroll"; {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5;'
+         " @%q bra L;", 0),
+        ("mov.u32 %i, 0; L: {body} setp.lt.f32 %r, %s, %f; @%r bra L; add.s32 %i, %i, 1;"
+         " setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
+    ],
+    ids=["five", "three down", "three, tested first", "many", "unknown", "unknown step", "nounroll",
+         "two ways"],
+)  # fmt: skip
+def test_a_product_goes_into_the_next_rounds_sum_in_a_loop_that_is_unrolled(loop: str, fused: int) -> None:
+    assert len(_decided(loop.format(body=BODY)).fusions) == fused
+
+
+def test_a_loop_whose_rounds_come_out_alike_stays() -> None:
+    body = "mul.f32 %t, %s, %f; add.f32 %s, %t, %p;"
+    function = parse_module(_kernel(COUNTED["up"].format(body=body))).function("k")
+    outcome = decide(function)
+    assert outcome.function is function
+    assert len(outcome.fusions) == 1
+
+
+def test_a_loop_that_only_counts_does_not_keep_the_one_around_it_from_unrolling() -> None:
+    inner = "mov.u32 %n, 0; M: add.s32 %n, %n, 1; setp.lt.u32 %r, %n, %x; @%r bra M;"
+    loop = "mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5; @%q bra L;"
+    assert len(_decided(loop.format(body=BODY + inner)).fusions) == 4
+    found = inner.replace("setp.lt", "setp.eq.f32 %r, %s, %f; @%r bra E; setp.lt")  # it may end elsewhere
+    assert not _decided(loop.format(body=BODY + found) + "E:").fusions
+
+
+def _agreeing(seeds: list[int]) -> list[int]:
+    """The seeds of those kernels that give the H200's bits."""
+    text = contraction_kernels.HEAD + "".join(map(contraction_kernels.kernel, seeds))
+    found = []
+    with zluda.open_device("cpu") as device:
+        module = device.load_module(text)
+        for seed in seeds:
+            given = device.array(contraction_kernels.inputs(seed))
+            shape = (contraction_kernels.THREADS, contraction_kernels.OUTPUTS)
+            out = device.empty(shape, contraction_kernels.numpy_type(seed))
+            rounds = numpy.uint32(contraction_kernels.ROUNDS)
+            arguments = [given, out, rounds, *contraction_kernels.parameters(seed)]
+            module.kernel(f"k{seed}").launch(grid=1, block=contraction_kernels.THREADS, args=arguments)
+            if hashlib.blake2b(out.numpy().tobytes(), digest_size=8).hexdigest() == RECORDED[str(seed)]:
+                found.append(seed)
+    return found
+
+
+def test_random_kernels_with_loops_give_an_h200s_bits() -> None:
+    assert _agreeing(list(FEW)) == list(FEW)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_of_fifty_random_kernels_at_most_three_differ_from_an_h200(first: int) -> None:
+    """Those that do hoist a product out of a loop, or compare a value with itself."""
+    assert len(_agreeing(list(range(first, first + 50)))) >= 47
