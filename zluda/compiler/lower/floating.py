@@ -58,14 +58,18 @@ def single(b: Builder, op: str, mode: str, xs: list[Value], *, ftz: bool) -> Val
 
 
 def _compact(b: Builder, op: str, xs: list[Value]) -> Value:
-    """:func:`single` to nearest with ``.ftz``, as the call of a function."""
+    """:func:`single` to nearest with ``.ftz``, as the call of a function: one for each set of operands that
+    are no subnormal numbers."""
+    normal = [rounding.is_normal(b, x) for x in xs]
     xs = b.unify(*xs)
     lanes = xs[0].lanes
-    name = b.module.function(
-        f"zluda.{op}.ftz.f32.v{lanes}",
-        [("float", lanes)] * len(xs),
-        lambda inner, arguments: single(inner, op, "rn", arguments, ftz=True),
-    )
+
+    def write(inner: Builder, arguments: list[Value]) -> Value:
+        inner.normal.update(a.ref for a, known in zip(arguments, normal, strict=True) if known)
+        return single(inner, op, "rn", arguments, ftz=True)
+
+    flushed = "".join("fn"[known] for known in normal)
+    name = b.module.function(f"zluda.{op}.{flushed}.f32.v{lanes}", [("float", lanes)] * len(xs), write)
     result = b.call(name, xs, "float", lanes)
     b.normal.add(result.ref)
     return result

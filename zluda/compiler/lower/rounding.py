@@ -55,9 +55,16 @@ def signed_zero(b: Builder, x: Value) -> Value:
     return b.intrinsic("copysign", b.splat(b.const(x.type, 0.0), x.lanes), x)
 
 
+def is_normal(b: Builder, x: Value) -> bool:
+    """Whether a value is known to be no subnormal number: by where it is from, or a constant f32."""
+    if x.type == "float" and x.bits is not None:
+        return bool(x.bits & 0x7F800000) or not x.bits & 0x7FFFFF
+    return x.ref in b.normal
+
+
 def flush(b: Builder, x: Value) -> Value:
     """Subnormal numbers to zeros of their sign."""
-    if x.ref in b.normal:
+    if is_normal(b, x):
         return x
     small = b.fcmp("olt", magnitude(b, x), 2.0 ** MIN_EXPONENT[x.type])
     return flushed(b, b.select(small, signed_zero(b, x), x))
