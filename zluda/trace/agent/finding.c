@@ -133,20 +133,41 @@ is_to_be_written (const struct allocation * allocation, u32 page, const u64 * fo
   return allocation->known[page] == PAGE_UNKNOWN || old[0] != found[0] || old[1] != found[1];
 }
 
-/* Write the pages that were gathered in the staging buffer. 0, or the driver's error. */
+/* Copy these pages, those that lie side by side at once, into the staging buffer. 0, or the driver's error. */
 static u32
-write_gathered (struct call * call, u64 time, struct allocation * allocation, const u32 * page, u32 count, u32 phase)
+copy_pages (struct thread * self, struct allocation * allocation, const u32 * page, u32 count)
 {
-  struct thread * self = call->thread;
-  u32 index, result;
+  u64 stream = private_stream (self);
+  u32 index, run, result;
 
-  if (count == 0)
-    return 0;
-  result = (u32) state.driver.cuStreamSynchronize (private_stream (self), 0, 0, 0);
+  for (index = 0; index != count; index += run)
+  {
+    for (run = 1; index + run != count && page[index + run] == page[index] + run; run++)
+      ;
+    result = (u32) state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging + (u64) index * PAGE_BYTES,
+                                                      allocation->base + (u64) page[index] * PAGE_BYTES,
+                                                      (u64) run * PAGE_BYTES, stream);
+    if (result != 0)
+      return result;
+  }
+  return (u32) state.driver.cuStreamSynchronize (stream, 0, 0, 0);
+}
+
+/* Put these pages on record. 0, or the driver's error: then they are not known. */
+static u32
+move_pages (struct call * call, u64 time, struct allocation * allocation, const u32 * page, u32 count, u32 phase)
+{
+  u32 index, result = count != 0 ? copy_pages (call->thread, allocation, page, count) : 0;
+
   if (result != 0)
+  {
+    for (index = 0; index != count; index++)
+      allocation->known[page[index]] = PAGE_UNKNOWN;
     return result;
+  }
   for (index = 0; index != count; index++)
-    write_page (call, time, allocation, (u64) page[index] * PAGE_BYTES, self->staging + (u64) index * PAGE_BYTES,
+    write_page (call, time, allocation, (u64) page[index] * PAGE_BYTES,
+                call->thread->staging + (u64) index * PAGE_BYTES,
                 PAGE_BYTES, phase);
   atomic_add (&CONTROL (MOVED_BYTES), (u64) count * PAGE_BYTES);
   return 0;
@@ -158,35 +179,27 @@ static u32
 find_changed (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 count, u32 phase)
 {
   struct thread * self = call->thread;
-  u32 gathered[STAGING_PAGES], index, waiting = 0, result;
-  u64 stream;
+  u32 changed[STAGING_PAGES], index, waiting = 0, result;
 
   result = digest_on_gpu (self, allocation, first, count);
   if (result != 0)
     return result;
   atomic_add (&CONTROL (LOOKED_BYTES), (u64) count * PAGE_BYTES);
-  stream = private_stream (self);
   for (index = 0; index != count; index++)
   {
     u32 page = first + index;
-    u64 * found = self->results + 2 * index, offset = (u64) page * PAGE_BYTES;
+    const u64 * found = self->results + 2 * index;
 
     if (is_to_be_written (allocation, page, found, phase))
-    {
-      result = (u32) state.driver.cuMemcpyDtoHAsync_v2 ((u64) self->staging + (u64) waiting * PAGE_BYTES,
-                                                        allocation->base + offset, PAGE_BYTES, stream);
-      if (result != 0)
-        return result;
-      gathered[waiting++] = page;
-      if (waiting == STAGING_PAGES)
-      {
-        if ((result = write_gathered (call, time, allocation, gathered, waiting, phase)) != 0)
-          return result;
-        waiting = 0;
-      }
-    }
+      changed[waiting++] = page;
     memcpy (allocation->digest + 2 * page, found, 16);
     allocation->known[page] = PAGE_KNOWN;
+    if (waiting == STAGING_PAGES)
+    {
+      if ((result = move_pages (call, time, allocation, changed, waiting, phase)) != 0)
+        return result;
+      waiting = 0;
+    }
   }
-  return write_gathered (call, time, allocation, gathered, waiting, phase);
+  return move_pages (call, time, allocation, changed, waiting, phase);
 }
