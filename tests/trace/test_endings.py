@@ -5,6 +5,7 @@ right.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import shutil
 import signal
@@ -217,6 +218,34 @@ def test_kill_in_the_middle_of_a_loop(standin: StandIn, tmp_path: Path, killed: 
             wait_until(lambda: not running(app) or killed != "everything")
             time.sleep(0.3)
             check_complete(trace, 5000)
+
+
+KILLED = ("application", "recorder", "session", "session and recorder", "everything")
+KILLS = int(os.environ.get("RECORDER_KILLS", "150"))
+
+
+@pytest.mark.nightly
+def test_kills_at_random_moments_lose_no_call_that_had_returned(standin: StandIn, tmp_path: Path) -> None:
+    chosen = random.Random(5)
+    for number in range(KILLS):
+        killed, pause = chosen.choice(KILLED), chosen.uniform(0, 0.3)
+        print(f"kill {number}: {killed} after {pause:.3f} s")  # shown where it fails
+        trace = tmp_path / f"{number}.bin"
+        control = Path(f"{trace}.rings/control")
+        with recording(standin, trace, "loop", "1000000") as (session, recorder, app):
+            time.sleep(pause)
+            returned = word(control, "SEQUENCE") - 1
+            victims = {"application": app, "recorder": recorder, "session": session.pid, "everything": app}
+            for name, pid in victims.items():
+                if name in killed or killed == "everything":
+                    stop(pid, signal.SIGKILL)
+            stop(app, signal.SIGKILL)
+            wait_until(lambda pid=app: not running(pid))  # type: ignore[misc]
+            if "session" not in killed and killed != "everything":
+                session.communicate(timeout=60)
+            wait_until(lambda pid=recorder: not running(pid))  # type: ignore[misc]
+            check_complete(trace, returned)
+        trace.unlink()
 
 
 def test_a_stream_that_makes_no_progress_is_let_go(standin: StandIn, tmp_path: Path) -> None:
