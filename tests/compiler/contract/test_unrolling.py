@@ -55,11 +55,11 @@ def _expected(s: float, p: float, f: float, groups: list[int]) -> tuple[float, f
     """Rounds in groups: in each the products of all but the last are not rounded before they are added."""
     single = numpy.float32
     for count in groups:
-        s = single(s + p)
+        s = float(single(s + p))
         for _ in range(count - 1):
-            s = single(float(s) * float(f) + float(s))
-        p = single(s * f)
-    return float(s), float(p)
+            s = float(single(s * f + s))
+        p = float(single(s * f))
+    return s, p
 
 
 @pytest.mark.parametrize("form", COUNTED)
@@ -76,7 +76,7 @@ def test_four_rounds_are_taken_at_a_time_then_two_then_one(form: str) -> None:
     for t in range(THREADS):
         rounds = t if form == "at the top" else max(t, 1)
         groups = [4] * (rounds // 4) + [2] * (rounds % 4 // 2) + [1] * (rounds % 2)
-        s, p, f = (numpy.float32(v) for v in begin[t, :3])
+        s, p, f = begin[t, :3].tolist()
         assert tuple(found[t, :2].tolist()) == _expected(s, p, f, groups), f"{rounds} rounds"
         one_by_one += _expected(s, p, f, groups) != _expected(s, p, f, [1] * rounds)
     assert one_by_one > THREADS // 3  # else this shows nothing
