@@ -52,7 +52,9 @@ _WORST_FIRST = (1, 2, 0)
     metavar="SECONDS",
     help="After which a launch counts as a hang; compiling its kernel is apart.",
 )
-@click.option("--schedule", default=0, metavar="SEED", help="Vary the order of an emulated GPU's waves.")
+@click.option(
+    "--schedule", default=0, metavar="SEED", help="Vary the order of blocks and warps (cpu, emulated GPUs)."
+)
 @click.option(
     "--check",
     default="none",

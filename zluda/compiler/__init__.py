@@ -31,6 +31,7 @@ def compile_kernel(
     numerics: str = "nvidia",
     contract: str = "auto",
     check: str = "none",
+    scheduled: bool = False,
     together: Together | None = None,
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
@@ -41,6 +42,7 @@ def compile_kernel(
     a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
     do, or ``"native"``, by the target's own; ``contract`` which products and sums are rounded as one
     (:mod:`zluda.compiler.contract`), ``check`` which accesses are tested as they are made (``"memory"``),
+    ``scheduled`` that on the CPU warps take turns at accesses to memory, as the launch's seed has it,
     ``together`` how its blocks are launched. Raises PtxError when the kernel's text is wrong,
     UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
     compiled before comes out of the kernel cache (``cache/``).
@@ -56,8 +58,9 @@ def compile_kernel(
         from zluda.compiler.unit import kernel_unit
 
         unit = kernel_unit(module, name, block, contract, together)
-        options = {"block": block, "numerics": numerics, **blocks, **checks}
-        unit.numerics, unit.check = numerics, check
+        turns = {"scheduled": True} if scheduled else {}
+        options = {"block": block, "numerics": numerics, **blocks, **checks, **turns}
+        unit.numerics, unit.check, unit.scheduled = numerics, check, scheduled
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit

@@ -75,8 +75,9 @@ class Unit:
     ``together`` says how its blocks are launched, ``waits_for_blocks`` that one may wait for what another
     writes (found as code is generated). ``numerics`` says how approximate instructions are computed,
     ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``check`` which
-    accesses are tested as they are made (``"memory"``: all), ``slow_mode`` whether waves of 64 lanes hold one
-    warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo`` names functions
+    accesses are tested as they are made (``"memory"``: all), ``scheduled`` that warps take turns
+    as a seed has it, ``slow_mode`` whether waves of 64 lanes hold one warp
+    (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo`` names functions
     that are written for one thread (:mod:`zluda.compiler.large`).
     """
 
@@ -96,6 +97,7 @@ class Unit:
     one_warp: str = ""
     contract: str = "auto"
     check: str = "none"
+    scheduled: bool = False
     together: Together = APART
     waits_for_blocks: bool = False
     recursive: frozenset[str] | None = field(default=None, init=False)

@@ -42,8 +42,8 @@ def open_device(
     ``"auto"``, those that NVIDIA's assembler fuses, ``"on"``, all that may be, ``"off"``, none. A value that
     this version does not have raises UnsupportedError naming it. ``isolate=True`` runs translated code in a
     runner process; without it, a kernel on ``cpu`` that reaches where there is no memory ends this one.
-    ``schedule`` other than 0 varies the order in which an emulated AMD GPU runs waves, the same way for the
-    same number. Raises DeviceError for a device that is not there.
+    ``schedule`` other than 0 varies the order in which the CPU or an emulated AMD GPU runs blocks and warps,
+    the same way for the same number. Raises DeviceError for a device that is not there.
     """
     from zluda import config
     from zluda.device import api

@@ -292,7 +292,7 @@ def open_device(
 def _open_cpu(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.cpu import CpuDevice
 
-    return CpuDevice(numerics=numerics, contract=contract, check=check)
+    return CpuDevice(numerics=numerics, contract=contract, check=check, seed=schedule)
 
 
 def _open_cuda(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:

@@ -65,8 +65,8 @@ def chosen_numerics(name: str, wanted: str | None) -> str:
 
 def check_options(name: str, *, numerics: str | None, check: str, contract: str, schedule: int = 0) -> None:
     """Raise UnsupportedError for an option's value that device ``name`` does not have in this version."""
-    if schedule and kind(name) != "gfx":
-        raise UnsupportedError(f"schedule={schedule}", f"device {name}; emulated AMD GPUs have it")
+    if schedule and kind(name) not in ("cpu", "gfx"):
+        raise UnsupportedError(f"schedule={schedule}", f"device {name}; cpu and emulated AMD GPUs have it")
     if schedule < 0:
         raise UnsupportedError(f"schedule={schedule}", f"device {name}; expected 0 or more")
     wanted = {

@@ -42,10 +42,11 @@ def replay(
     ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
     ``contract`` (``auto``, ``on``, ``off``) says which products and sums are rounded once, see
     ``zluda.open_device``. ``time_limit`` is the number of seconds after which a launch counts as a hang,
-    compiling its kernel apart. ``schedule`` other than 0 varies the order of waves on an emulated AMD GPU,
-    reproducibly. ``check="memory"`` tests on ``cpu`` and emulated GPUs that every access lies in a live
-    allocation; a launch that makes another is a ``crash``. Raises TraceError for a file that cannot be read,
-    DeviceError for a device that is not there, UnsupportedError for an option of a later version.
+    compiling its kernel apart. ``schedule`` other than 0 varies the order of blocks and warps on the CPU
+    and on an emulated AMD GPU, reproducibly. ``check="memory"`` tests on ``cpu`` and emulated GPUs that
+    every access lies in a live allocation; a launch that makes another is a ``crash``. Raises TraceError for
+    a file that cannot be read, DeviceError for a device that is not there, UnsupportedError for an option of
+    a later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")

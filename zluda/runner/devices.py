@@ -47,7 +47,13 @@ _EMULATOR_SHARE = 0.9  # of a command's time limit: it can say where a kernel ha
 
 
 def _cpu(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
-    return CpuDevice(memory, numerics=numerics, contract=setup["contract"], check=setup["check"])
+    return CpuDevice(
+        memory,
+        numerics=numerics,
+        contract=setup["contract"],
+        check=setup["check"],
+        seed=setup["schedule"],
+    )
 
 
 def _amd(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:

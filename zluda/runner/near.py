@@ -102,11 +102,11 @@ def start(
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
-    command's wall time in seconds, what it compiles apart; ``schedule`` is the seed of an emulated GPU's
-    order of waves, ``check`` which accesses are tested as they are made; ``untrusted`` makes the defaults of
-    both smaller. ``cache_scope`` says whose a confined runner's compiled kernels are (``cache.py``); empty:
-    they are not kept. Raises DeviceError where the device is not there or an address cannot be had,
-    RunnerDied where the process ends before it is ready.
+    command's wall time in seconds, what it compiles apart; ``schedule`` is the seed of the order
+    of blocks and warps, ``check`` which accesses are tested as they are made; ``untrusted`` makes the
+    defaults of both smaller. ``cache_scope`` says whose a confined runner's compiled kernels are
+    (``cache.py``); empty: they are not kept. Raises DeviceError where the device is not there or an address
+    cannot be had, RunnerDied where the process ends before it is ready.
     """
     if sys.platform != "linux":
         raise DeviceError("runner", f"needs Linux, not {sys.platform}")

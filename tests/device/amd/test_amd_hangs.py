@@ -150,7 +150,7 @@ def test_schedule_varies_the_order_and_repeats_it() -> None:
     assert sorted(found[2]) == sorted(found[4]) == list(range(32))
 
 
-@pytest.mark.parametrize(("device", "schedule"), [("cpu", 1), ("gfx1030", -1)])
+@pytest.mark.parametrize(("device", "schedule"), [("cpu", -1), ("gfx1030", -1)])
 def test_a_schedule_that_a_device_does_not_have_is_refused(device: str, schedule: int) -> None:
     with pytest.raises(zluda.UnsupportedError, match=f"schedule={schedule} .device {device}"):
         zluda.open_device(device, schedule=schedule)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 STACK_ALIGN = 64
 _PARAMETER_ALIGN = 16
+_OWN = ("local", "const", "param")  # what no other thread writes
 _RANK_AT = SHARED_STRIDE.bit_length() - 1
 
 
@@ -178,7 +179,12 @@ class AddressOps:
         return b.gep(pointer, offset) if offset else pointer
 
     def check_access(self, f: FunctionCodegen, space: str, address: Lanes, offset: int, size: int) -> None:
-        """Stop the launch when an active lane's access is misaligned or out of range."""
+        """Stop the launch when an active lane's access is misaligned or out of range. Before it, in a seeded
+        schedule, others may go on.
+        """
+        if f.unit.scheduled and space not in _OWN:
+            f.unit.uses_fibers = True
+            f.b.call("zluda_turn", [context_pointer()])
         self.check_alignment(f, space, address, offset, size)
         check_bounds(self, f, space, address, offset, size)
 

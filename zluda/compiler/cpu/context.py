@@ -61,8 +61,9 @@ class Context(ctypes.Structure):
     """What a worker's code knows of the block it runs. Addresses are host addresses.
 
     ``shared`` is where the shared memory of the cluster's first block begins, ``own_shared`` that of this
-    one. A thread that runs several blocks by turns (``Job.slots``) has one context a block, at ``slots`` of
-    its own, with ``gang`` set; ``resume`` is then where the block goes on, ``escape`` where its thread does.
+    one. ``random`` is the state of what a seeded schedule draws. A thread that runs several blocks by turns
+    (``Job.slots``) has one context a block, at ``slots`` of its own, with ``gang`` set; ``resume`` is then
+    where the block goes on, ``escape`` where its thread does.
     """
 
     _fields_ = [
@@ -101,6 +102,7 @@ class Context(ctypes.Structure):
         ("slots", ctypes.c_uint64),
         ("clusters", ctypes.c_uint64),
         ("slot_stacks", ctypes.c_uint64),
+        ("random", ctypes.c_uint64),
         ("solo", Cluster),
         ("barriers", Barrier * BARRIERS),
         ("fibers", Fiber * MAX_WARPS),
@@ -112,7 +114,8 @@ class Job(ctypes.Structure):
 
     ``sequence`` counts launches (a worker waits for it to move), ``done`` the workers that have finished. A
     worker runs up to ``slots`` blocks by turns where that is not 0, whole clusters of ``cluster`` blocks at
-    once; ``workspace`` is where a cooperative grid synchronises.
+    once; ``workspace`` is where a cooperative grid synchronises. A ``seed`` other than 0 draws the order of
+    blocks and warps.
     """
 
     _fields_ = [
@@ -135,6 +138,7 @@ class Job(ctypes.Structure):
         ("fault_thread", ctypes.c_uint32),
         ("fault_address", ctypes.c_uint64),
         ("workspace", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
         ("cluster", Triple),
         ("cluster_size", ctypes.c_uint32),
         ("slots", ctypes.c_uint32),

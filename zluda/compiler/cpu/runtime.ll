@@ -356,6 +356,62 @@ out:
   ret void
 }
 
+; The next number that a seeded schedule draws (xorshift64*).
+define internal i64 @draw(ptr %c) {
+  %p = getelementptr i8, ptr %c, i64 ${Context.random}
+  %x = load i64, ptr %p
+  %a = lshr i64 %x, 12
+  %x1 = xor i64 %x, %a
+  %b = shl i64 %x1, 25
+  %x2 = xor i64 %x1, %b
+  %d = lshr i64 %x2, 27
+  %x3 = xor i64 %x2, %d
+  store i64 %x3, ptr %p
+  %r = mul i64 %x3, 2685821657736338717
+  %high = lshr i64 %r, 32
+  ret i64 %high
+}
+
+; In a seeded schedule, before an access to memory that others share: now and then another warp of the block goes on,
+; drawn from those that can, or another block.
+define void @zluda_turn(ptr %c) noinline nounwind {
+  %drawn = call i64 @draw(ptr %c)
+  %r = trunc i64 %drawn to i32
+  %some = and i32 %r, 3
+  %stay = icmp ne i32 %some, 0
+  br i1 %stay, label %out, label %go
+go:
+  %pw = getelementptr i8, ptr %c, i64 ${Context.current}
+  %w = load i32, ptr %pw
+  %f = call ptr @fiber(ptr %c, i32 %w)
+  %pg = getelementptr i8, ptr %c, i64 ${Context.gang}
+  %gang = load i32, ptr %pg
+  %shared = icmp ne i32 %gang, 0
+  %rare = and i32 %r, 12
+  %chosen = icmp eq i32 %rare, 0
+  %leave = and i1 %shared, %chosen
+  br i1 %leave, label %block, label %warp
+block:
+  %psched = getelementptr i8, ptr %c, i64 ${Context.scheduler}
+  %sched = load ptr, ptr %psched
+  call void @zluda_switch(ptr %f, ptr %sched)
+  br label %out
+warp:
+  %up = lshr i32 %r, 4
+  %pn = getelementptr i8, ptr %c, i64 ${Context.warps}
+  %warps = load i32, ptr %pn
+  %from = urem i32 %up, %warps
+  %to = call ptr @next(ptr %c, i32 %from)
+  %n = load i32, ptr %pw
+  %same = icmp eq i32 %n, %w
+  br i1 %same, label %out, label %switch
+switch:
+  call void @zluda_switch(ptr %f, ptr %to)
+  br label %out
+out:
+  ret void
+}
+
 ; Run all warps of a block as fibers.
 define void @zluda_fibers(ptr %c, ptr %warp) noinline nounwind {
   %pf = getelementptr i8, ptr %c, i64 ${Context.warp_function}
@@ -511,6 +567,10 @@ define internal void @adopt(ptr %j, ptr %c) {
   %warps = load i32, ptr %pjw
   %pcw = getelementptr i8, ptr %c, i64 ${Context.warps}
   store i32 %warps, ptr %pcw
+  %pjsd = getelementptr i8, ptr %j, i64 ${Job.seed}
+  %seed = load i64, ptr %pjsd
+  %pcr = getelementptr i8, ptr %c, i64 ${Context.random}
+  store i64 %seed, ptr %pcr
   %pjws = getelementptr i8, ptr %j, i64 ${Job.workspace}
   %workspace = load i64, ptr %pjws
   %pcws = getelementptr i8, ptr %c, i64 ${Context.workspace}
@@ -601,6 +661,13 @@ block:
   %o = mul i64 %r64, ${sizeof.Context}
   %c = getelementptr i8, ptr %first, i64 %o
   call void @adopt(ptr %j, ptr %c)
+  %prandom = getelementptr i8, ptr %c, i64 ${Context.random}
+  %random = load i64, ptr %prandom
+  %unit.block = add i64 %slot, %r64
+  %unit.mixed = mul i64 %unit.block, -7046029254386353131
+  %random.own = xor i64 %random, %unit.mixed
+  %random.some = or i64 %random.own, 1
+  store i64 %random.some, ptr %prandom
   %pcl = getelementptr i8, ptr %c, i64 ${Context.cluster}
   store ptr %cl, ptr %pcl
   %pshared = getelementptr i8, ptr %c, i64 ${Context.shared}
@@ -743,11 +810,19 @@ entry:
   %clusters = load ptr, ptr %pclusters
   %pstacks = getelementptr i8, ptr %c, i64 ${Context.slot_stacks}
   %stacks = load i64, ptr %pstacks
+  %pseed = getelementptr i8, ptr %j, i64 ${Job.seed}
+  %seed = load i64, ptr %pseed
+  %seeded = icmp ne i64 %seed, 0
+  %begin.want = select i1 %seeded, i64 %room, i64 1
+  %turned = urem i64 %seed, %units
+  %backward = and i64 %seed, 65536
+  %reversed = icmp ne i64 %backward, 0
+  %last.unit = sub i64 %units, 1
   %bytes = mul i64 %room, ${sizeof.Cluster}
   call void @llvm.memset.p0.i64(ptr %clusters, i8 0, i64 %bytes, i1 false)
   br label %fill
 fill:                                             ; begin clusters until %want are resident
-  %want = phi i64 [ 1, %entry ], [ %want.next, %again ]
+  %want = phi i64 [ %begin.want, %entry ], [ %want.next, %again ]
   %active = phi i64 [ 0, %entry ], [ %active.round, %again ]
   %used = phi i64 [ 0, %entry ], [ %used.fill, %again ]
   %dry = phi i1 [ false, %entry ], [ %dry.fill, %again ]
@@ -774,10 +849,15 @@ taken:
   %g1 = add i64 %g, 1
   br label %seat
 grab:
-  %unit = atomicrmw add ptr %pnext, i64 1 monotonic
-  %past = icmp uge i64 %unit, %units
+  %place = atomicrmw add ptr %pnext, i64 1 monotonic
+  %past = icmp uge i64 %place, %units
   br i1 %past, label %filled, label %start
-start:
+start:                                            ; in a seeded schedule from another one on, or backwards
+  %shifted = add i64 %place, %turned
+  %around = urem i64 %shifted, %units
+  %mirrored = sub i64 %last.unit, %around
+  %other = select i1 %reversed, i64 %mirrored, i64 %around
+  %unit = select i1 %seeded, i64 %other, i64 %place
   %slot = mul i64 %g, %size
   %co = mul i64 %slot, ${sizeof.Context}
   %first = getelementptr i8, ptr %contexts, i64 %co

@@ -17,6 +17,7 @@ EXPORTS = (
     "zluda_fault",
     "zluda_fibers",
     "zluda_yield",
+    "zluda_turn",
     "zluda_cluster_arrive",
     "zluda_cluster_wait",
 )

@@ -65,6 +65,7 @@ class CpuKernel:
                 numerics=self.code.numerics,
                 contract=self.code.contract,
                 check=self.code.check,
+                scheduled=self.code.scheduled,
                 together=together,
             )
             addresses = [self.code.address(n) for n in compiled.symbols]
@@ -90,9 +91,10 @@ class CpuCode:
         own_symbols: Mapping[str, int],
         contract: str = "auto",
         check: str = "none",
+        scheduled: bool = False,
     ) -> None:
         self.memory, self.module, self.numerics = memory, linked(module), numerics
-        self.contract, self.check = contract, check
+        self.contract, self.check, self.scheduled = contract, check, scheduled
         self._own_symbols = own_symbols
         self.kernel_names = tuple(module.kernel_names)
         self._kernels: dict[str, CpuKernel] = {}

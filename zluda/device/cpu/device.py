@@ -22,13 +22,17 @@ from zluda.device.together import arrangement, check_room, cluster_shape, reside
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
+_BY_TURNS = 16
+"""Blocks that a seeded schedule mixes, where they do not wait for each other."""
+
 
 class CpuDevice(HostMemory):
     """Runs kernels in this process, bit for bit as NVIDIA's GPUs do.
 
     ``memory`` is where allocations live (a fresh :class:`Memory` by default). ``threads`` is how many blocks
     run at once. ``numerics`` is ``"nvidia"``, ``"native"`` (approximate instructions by fast vector code), or
-    ``"envelope"`` (moved inside their bounds, as :meth:`perturb` says). Implements
+    ``"envelope"`` (moved inside their bounds, as :meth:`perturb` says). A ``seed`` other than 0
+    runs blocks and warps by turns on one thread, in an order that it draws. Implements
     :class:`zluda.device.base.Device`.
     """
 
@@ -43,14 +47,15 @@ class CpuDevice(HostMemory):
         numerics: str = "nvidia",
         contract: str = "auto",
         check: str = "none",
+        seed: int = 0,
     ) -> None:
-        self.numerics, self.contract, self.check = numerics, contract, check
+        self.numerics, self.contract, self.check, self.seed = numerics, contract, check, seed
         self._perturbation = Perturbation()
         self._ranges = Ranges()
         self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
         cache.prepare()
         runtime()
-        self._pool = Pool(threads)
+        self._pool = Pool(1 if seed else threads)
         self._grids = itertools.count(1)
         self._workspace = GridWorkspace()
 
@@ -64,6 +69,7 @@ class CpuDevice(HostMemory):
             own_symbols=own,
             contract=self.contract,
             check=self.check,
+            scheduled=self.seed != 0,
         )
 
     def perturb(self, share: float, pattern: int, seed: int) -> None:
@@ -113,12 +119,16 @@ class CpuDevice(HostMemory):
             resident = blocks
         elif together.blocks > 1 or compiled.waits_for_blocks:
             resident = min(blocks, max(resident_blocks(block, total_shared), together.blocks))
+        elif self.seed:
+            resident = min(blocks, _BY_TURNS)
+        grid_id = next(self._grids)
         job = self._pool.launch(
             {
                 "kernel": code.linked.address,
                 "params": ctypes.addressof(buffer),
                 "symbols": ctypes.addressof(code.symbols),
-                "grid_id": next(self._grids),
+                "grid_id": grid_id,
+                "seed": _drawn(self.seed, grid_id),
                 "blocks": blocks,
                 "nctaid": grid,
                 "shared_bytes": total_shared,
@@ -180,3 +190,12 @@ class CpuDevice(HostMemory):
             thread=thread_index(job.fault_thread, block),
             address=job.fault_address or None,
         )
+
+
+def _drawn(seed: int, launch: int) -> int:
+    """The seed of one launch: other than 0 unless ``seed`` is 0 (splitmix64)."""
+    if not seed:
+        return 0
+    mixed = (seed * 0x9E3779B97F4A7C15 + launch * 0xBF58476D1CE4E5B9) % 2**64
+    mixed = (mixed ^ mixed >> 30) * 0x94D049BB133111EB % 2**64
+    return mixed ^ mixed >> 31 or 1
