@@ -201,8 +201,9 @@ def contraction_lines() -> list[str]:
     return f"""\
 Whether an unsuffixed `add` is fused with the `mul` that feeds it decides last bits. The pass that decides it
 (`zluda/compiler/contract/`) is held to {len(cases)} kernels with {sums:,} sums, each of which ptxas 13.0's
-machine code fuses or does not. [The compiler](compiler.md#contraction) says how far it agrees on kernels that
-it was not made from.""".splitlines()
+machine code fuses or does not, and to what an H200 computed of random kernels with branches and loops,
+unrolled or not. [The compiler](compiler.md#contraction) says how far it agrees on kernels that it was not
+made from.""".splitlines()
 
 
 def exactness_page() -> str:
