@@ -121,7 +121,7 @@ def main() -> int:
             print(f"{done} programs, {len(faults)} faults", flush=True)
     forms = probe()
     print(
-        f"{done} programs of {len(forms.taken)} statements' shapes ({len(forms.refused)} refused): "
+        f"{done} tried, of {len(forms.taken)} statements' shapes ({len(forms.refused)} refused): "
         f"{len(faults)} faults {[seed for seed, _ in faults]}"
     )
     if options.refused:

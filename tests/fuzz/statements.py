@@ -144,6 +144,11 @@ class _Operands:
         operands = [self.operand(kind) for kind in shape]
         return None if None in operands else [o for o in operands if o is not None]
 
+    @property
+    def simd(self) -> bool:
+        """Whether it is a SIMD video instruction: ptxas takes registers alone there."""
+        return self.form.row.opcode[0] == "v" and self.form.row.opcode[-1] in "24"
+
     def operand(self, kind: OperandKind) -> str | None:
         name = kind.name
         if name.startswith("["):
@@ -185,7 +190,7 @@ class _Operands:
             of = of or (self.form.types[0 if kind.destination else -1] if self.form.types else None)
             of = next((t for t in POOLS if of is not None and t.bits == of.bits), T.B32)
             return register(self.rng, of)
-        if not kind.destination and self.rng.random() < 0.15:
+        if not kind.destination and self.rng.random() < 0.15 and not self.simd:
             constant = self.constant(takes)
             if constant is not None:
                 return constant
