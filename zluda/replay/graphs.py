@@ -136,6 +136,10 @@ class GraphPlayer:
         """The graph has ended: the results of its kernels, and what it changed."""
         kernels, failure = self._kernels, self._failure
         self._kernels, self._failure, self._end = [], None, None
+        live = self._recovery.state.memory.live
+        for node in kernels:  # what the graph took and gave back is gone
+            node.reach = [one for one in node.reach if one.id in live]
+            node.changed = {key: spans for key, spans in node.changed.items() if key in live}
         recorded = self._recovery.state.memory.record_pages(call.sequence)
         if failure is not None:
             return self._without(call, kernels, failure, recorded), recorded

@@ -430,6 +430,8 @@ enter_graph_launch (struct call * call)
     if (!is_expanded (node))
       continue;
     make_node_call (&made, call, node, ++sequence);
+    if (node->type == NODE_FREE) /* of memory that is there once the node that takes it has returned */
+      continue;
     write_enter (&made);
     if (node->type == NODE_KERNEL)
       write_attributes (&made);
@@ -485,6 +487,11 @@ leave_nodes (struct call * call, u64 result)
     if (!is_expanded (node))
       continue;
     make_node_call (&made, call, node, ++sequence);
+    if (node->type == NODE_FREE)
+    {
+      made.start = call->end;
+      write_enter (&made);
+    }
     if (result == 0)
     {
       write_moved (&made, call->end, graph, index, AFTER_GRAPH);
