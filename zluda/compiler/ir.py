@@ -54,8 +54,8 @@ class Module:
 
     ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
-    ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's. ``compact``: what takes
-    many instructions is rather called than written out.
+    ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's. ``compact``: what
+    takes many instructions is rather called than written out.
     """
 
     stack: str = "ptr"
