@@ -28,7 +28,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["nonsense"], "No such command 'nonsense'"),
         (["replay"], "Missing argument 'FILE...'. (see zluda replay --help)"),
         (["info", "--bogus", "x"], "No such option"),
-        (["trace", "--attach", "1"], "No such option"),
+        (["trace", "--bogus", "1"], "No such option"),
         (["dump", "x", "--launches", "--gaps"], "give one of --launches"),
         (["dump", "x", "--select", "5", "--ptx", "1"], "--select does not go with --ptx"),
         (["dump", "x", "--select", ""], "nothing in it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -65,6 +66,29 @@ def test_a_wave_that_waits_for_a_later_one_of_its_block_sees_it(target: str) -> 
     kernel = Kernel("k", lds_bytes=64, wave32=target != "gfx90a")
     launch(target, SPIN_IN_BLOCK, [out], block=256, kernel=kernel)
     assert out[0] == 42
+
+
+def test_large_kernels_run_on_threads_with_large_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their frames take tens of megabytes; the size of other threads' stacks stays what it was."""
+    from zluda.device.amd.emulator import schedule
+
+    sizes: list[int] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        if thread.name == "zluda-amd-deep":
+            sizes.append(threading.stack_size())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    monkeypatch.setattr(schedule, "_DEEP_HOST_BYTES", 0)
+    usual = threading.stack_size()
+    out = np.zeros(1, np.uint32)
+    kernel = Kernel("k", lds_bytes=64)
+    launch("gfx1030", SPIN_IN_BLOCK, [out], block=256, kernel=kernel)
+    assert out[0] == 42
+    assert sizes == [schedule._DEEP_STACK_BYTES]
+    assert threading.stack_size() == usual
 
 
 # Every block counts itself, then waits until all have.

@@ -49,7 +49,10 @@ def version() -> str:
 
 
 class HostCode:
-    """An object of :func:`emit` in memory, valid as long as this lives; ``address`` is what it exports."""
+    """An object of :func:`emit` in memory, valid as long as this lives.
+
+    ``address`` is what it exports, ``size`` the object's in bytes.
+    """
 
     def __init__(self, code: bytes, export: str) -> None:
         import llvmlite.binding as llvm
@@ -58,6 +61,7 @@ class HostCode:
         builder.export_symbol(export)
         self._library = builder.link(_linker(), f"zluda-amd-{next(_serial)}")
         self.address: int = self._library[export]
+        self.size = len(code)
 
 
 def emit(text: str) -> bytes:

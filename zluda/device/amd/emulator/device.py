@@ -195,6 +195,7 @@ class EmulatedDevice(HostMemory):
         host, registers = kernel.host(count=count)
         launch = self._launch(kernel, grid, block, addresses, lds_bytes, host.address, registers)
         launch.in_order = together != APART
+        launch.host_bytes = host.size
         launch.resident = launch.blocks if together.cooperative else 0
         outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
         self.instructions = outcome.instructions

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from zluda.device.amd.emulator import state
@@ -23,6 +23,8 @@ _SEEDED_RESIDENT = 4
 _SHARE = 16  # blocks that a thread takes at a time
 _PATIENCE_S = 1.0  # how long all threads must have been stuck
 _LINE = 64  # bytes
+_DEEP_HOST_BYTES = 1 << 20  # host code from which on a wave's frame may not fit a thread's usual stack
+_DEEP_STACK_BYTES = 256 << 20  # reserved, not backed until touched
 _SMALL = 64  # waves: below this the caller alone runs a launch
 
 
@@ -46,6 +48,7 @@ class Launch:
     ranges: Sequence[tuple[int, int]] = ()
     in_order: bool = False  # blocks begin in order, even with a seed
     resident: int = 0  # so many blocks must find room at once
+    host_bytes: int = 0  # of the wave function's object
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class Scheduler:
             for worker in workers:
                 worker.prepare(launch, fresh=count, slots=-(-launch.resident // len(workers)))
                 worker.begin(self.seed)
-            self._execute(job, workers, timeout_s)
+            self._execute(job, workers, timeout_s, deep=launch.host_bytes >= _DEEP_HOST_BYTES)
             del keep
             counted = sum(w.counted(launch) for w in workers) if count else 0
             if job.fault in (state.TIMEOUT, state.HANG):
@@ -228,7 +231,9 @@ class Scheduler:
         )
         return job, [template, ranges]
 
-    def _execute(self, job: state.Job, workers: Sequence[_Thread], timeout_s: float | None) -> None:
+    def _execute(
+        self, job: state.Job, workers: Sequence[_Thread], timeout_s: float | None, *, deep: bool
+    ) -> None:
         run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(scheduler().address)
         watch = _Watch(job, workers, timeout_s)
 
@@ -237,6 +242,9 @@ class Scheduler:
                 watch.look()
             watch.left(worker)
 
+        if deep:
+            _run_deep(work, workers)
+            return
         if len(workers) > 1 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="zluda-amd")
         others = [self._pool.submit(work, w) for w in workers[1:]] if self._pool is not None else []
@@ -250,6 +258,38 @@ class Scheduler:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+_starting = threading.Lock()  # the size of new threads' stacks is the process's
+
+
+def _run_deep(work: Callable[[_Thread], None], workers: Sequence[_Thread]) -> None:
+    """Run workers on threads of their own with large stacks.
+
+    A wave function of tens of thousands of instructions is compiled without register allocation to speak of,
+    so that each of its values, 256 bytes for 64 lanes, has a place of its own in one frame of tens of
+    megabytes.
+    """
+    failures: list[BaseException] = []
+
+    def guarded(worker: _Thread) -> None:
+        try:
+            work(worker)
+        except BaseException as error:  # raised again by the caller
+            failures.append(error)
+
+    with _starting:
+        usual = threading.stack_size(_DEEP_STACK_BYTES)
+        try:
+            threads = [threading.Thread(target=guarded, args=(w,), name="zluda-amd-deep") for w in workers]
+            for thread in threads:
+                thread.start()
+        finally:
+            threading.stack_size(usual)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 class _Watch:
