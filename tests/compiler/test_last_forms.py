@@ -199,3 +199,24 @@ def test_too_large_an_allocation_ends_the_launch(device: Any) -> None:
     body = "alloca.u64 %l4, 20000; cvta.local.u64 %l4, %l4; st.u32 [%l4], %r0;"
     with pytest.raises(zluda.LaunchError, match="alloca beyond the 16 KiB"):
         results(device, body, np.zeros((32, 1), np.uint32))
+
+
+# --- moves of vectors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        ("mov.v2.b32 {%r1,%r2}, {%r2,%r1};", lambda a, b: (b - a) & 0xFFFFFFFF),  # read before written
+        ("mov.v4.u32 {%r1,_,%r2,_}, {%r2,%r1,7,%r1};", lambda a, b: (b - 7) & 0xFFFFFFFF),
+        ("mov.b32 {%h0,%h1}, %r1; mov.v2.b16 {%h0,%h1}, {%h1,%h0}; mov.b32 %r1, {%h0,%h1};",
+         lambda a, b: ((a << 16 | a >> 16) - b) & 0xFFFFFFFF),
+        ("mov.b32 %f1, %r1; mov.v2.f32 {%f1,%f2}, {0f3F800000,%f1}; mov.b32 %r1, %f2; mov.b32 %r2, %f1;",
+         lambda a, b: (a - 0x3F800000) & 0xFFFFFFFF),
+    ],
+)  # fmt: skip
+def test_moves_of_vectors(device: Any, body: str, meant: Any) -> None:
+    rows = np.array([[1, 2], [0x80000000, 5], [0xFFFF0001, 0x12345678], [0x7F812345, 0]], np.uint32)
+    loads = "ld.global.u32 %r1, [%l2]; ld.global.u32 %r2, [%l2+4];"
+    got = results(device, loads + body + "sub.u32 %r1, %r1, %r2; st.global.u32 [%l3], %r1;", rows)
+    assert got.tolist() == [meant(int(a), int(b)) for a, b in rows]

@@ -149,7 +149,11 @@ def move(f: FunctionCodegen, instruction: Instruction) -> None:
     """``mov``: copies, takes addresses, packs and unpacks vectors (PTX ISA 9.7.9.3)."""
     destination, source = instruction.operands
     type = instruction.type
-    if isinstance(source, Vector):
+    if isinstance(source, Vector) and isinstance(destination, Vector):
+        values = [f.read_bits(element, type.bits) for element in source.elements]  # all, before any is written
+        for element, value in zip(destination.elements, values, strict=True):
+            f.write(element, value)
+    elif isinstance(source, Vector):
         f.write(destination, _pack(f, source, type.bits))
     elif isinstance(destination, Vector):
         _unpack(f, destination, f.read_bits(source, type.bits))
