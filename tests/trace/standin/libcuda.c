@@ -158,19 +158,22 @@ API cuMemGetAddressRange_v2 (CUdeviceptr * base, size_t * size, CUdeviceptr addr
     }
   return INVALID_VALUE;
 }
-static uint64_t pinned, pinned_size; /* the latest */
+static struct { uint64_t base, size; } pinned[64]; /* the latest; the recorder takes some too */
+static unsigned pinned_count;
 API cuMemHostAlloc (void ** pointer, size_t size, unsigned flags)
 {
   *pointer = calloc (1, size);
-  pinned = (uint64_t) *pointer;
-  pinned_size = size;
+  pinned[pinned_count % 64].base = (uint64_t) *pointer;
+  pinned[pinned_count++ % 64].size = size;
   return OK;
 }
 API cuMemFreeHost (void * pointer) { free (pointer); return OK; }
 API cuPointerGetAttribute (void * value, int attribute, CUdeviceptr pointer)
 {
-  int host = pointer - pinned < pinned_size;
+  int host = 0;
 
+  for (unsigned i = 0; i < 64; i++)
+    host |= pointer - pinned[i].base < pinned[i].size;
   if ((attribute != 2 && attribute != 9) || !(host || is_device (pointer)))
     return INVALID_VALUE;
   *(unsigned *) value = attribute == 9 ? 0 : host ? 1 : 2;
