@@ -150,7 +150,7 @@ def move(f: FunctionCodegen, instruction: Instruction) -> None:
     destination, source = instruction.operands
     type = instruction.type
     if isinstance(source, Vector) and isinstance(destination, Vector):
-        values = [f.read_bits(element, type.bits) for element in source.elements]  # all, before any is written
+        values = [f.read_bits(element, type.bits) for element in source.elements]  # before any is written
         for element, value in zip(destination.elements, values, strict=True):
             f.write(element, value)
     elif isinstance(source, Vector):
