@@ -242,33 +242,26 @@ def ldmatrix_ptx(modifiers: str, registers: int, *, stride: int) -> str:
     return kernel(body, [("a", 4, 32), ("d", registers, 32)], shared=1).replace("sm_90a", "sm_100a")
 
 
+def loaded(cpu: Any, modifiers: str, memory: Bits, *, stride: int) -> Bits:
+    """The bytes of four registers that ``ldmatrix`` gives: (group of lanes, lane in it, register, byte)."""
+    ptx = ldmatrix_ptx(modifiers, 4, stride=stride)
+    found = launch(cpu, ptx, {"a": memory}, np.zeros((1, 32, 4), np.uint32), shared=32 * stride)
+    return found[0].view(np.uint8).reshape(8, 4, 4, 4)
+
+
 @pytest.mark.parametrize(("bits", "name"), [(4, "b8x16.b4x16_p64"), (6, "b8x16.b6x16_p32"), (8, "b8")])
 def test_ldmatrix_of_small_elements_puts_each_in_a_byte(cpu: Any, bits: int, name: str) -> None:
     """Shapes 8x16 (as it is) and 16x16 (transposed) of PTX ISA 9.7.14.5.15, Figures 105 and 106."""
     elements = RANDOM.integers(0, 1 << bits, (32, 16), np.uint8)
     memory = packed_rows(elements, bits)
     g, t, i = np.ogrid[:8, :4, :4]
-    found = launch(
-        cpu,
-        ldmatrix_ptx(f"m16n16.x2.trans.{name}", 4, stride=48),
-        {"a": memory},
-        np.zeros((1, 32, 4), np.uint32),
-        shared=32 * 48,
-    )
-    places = found[0].view(np.uint8).reshape(8, 4, 4, 4)  # group, place in it, register, byte
+    places = loaded(cpu, f"m16n16.x2.trans.{name}", memory, stride=48)
     for register in range(4):
         matrix = elements[16 * (register // 2) :][:16]
         assert (places[:, :, register] == matrix[4 * t + i, g + 8 * (register % 2)]).all()
     if bits == 8:
         return
-    found = launch(
-        cpu,
-        ldmatrix_ptx(f"m8n16.x4.{name}", 4, stride=16),
-        {"a": memory},
-        np.zeros((1, 32, 4), np.uint32),
-        shared=32 * 16,
-    )
-    places = found[0].view(np.uint8).reshape(8, 4, 4, 4)
+    places = loaded(cpu, f"m8n16.x4.{name}", memory, stride=16)
     for register in range(4):
         assert (places[:, :, register] == elements[8 * register :][:8][g, 4 * t + i]).all()
 

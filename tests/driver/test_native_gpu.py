@@ -21,7 +21,7 @@ def has_gpu() -> bool:
 pytestmark = pytest.mark.needs_nvidia
 
 
-@pytest.mark.skipif(not has_gpu(), reason="no NVIDIA GPU")
+@pytest.mark.skipif(not has_gpu(), reason="no NVIDIA GPU: the native driver is not run")
 @pytest.mark.parametrize(
     ("name", "check"),
     gpu_smoke.checks() if has_gpu() else [("none", lambda: "")],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
+import needs
 import ptx_forms
 import pytest
 from ptx_text import canonical
@@ -59,7 +59,7 @@ def test_modifiers_may_stand_in_any_order_but_types_may_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@needs.ptxas
 def test_ptxas_accepts_the_same_statements(tmp_path: Path) -> None:
     """The generated statements are real PTX: what this parser accepts of them, ptxas accepts too."""
     text = ptx_forms.module([ptx_forms.statement(form) for form in FORMS], version="8.7")
@@ -132,7 +132,7 @@ def test_statements_near_the_border(text: str, valid: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@needs.ptxas
 @pytest.mark.parametrize(("text", "valid"), VARIATIONS)
 def test_ptxas_draws_the_border_there(text: str, valid: bool, tmp_path: Path) -> None:
     file = tmp_path / "border.ptx"
@@ -160,7 +160,7 @@ def variation(choose: random.Random) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@needs.ptxas
 def test_what_ptxas_accepts_of_varied_forms_parses(tmp_path: Path) -> None:
     choose = random.Random(20)
     refused = []

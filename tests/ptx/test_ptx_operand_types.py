@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
+import needs
 import ptx_forms
 import pytest
 from ptx_text import function_of
@@ -51,7 +51,7 @@ LOOSE = 0.009
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@needs.ptxas
 def test_ptxas_still_says_so(tmp_path: Path) -> None:
     file = tmp_path / "accepted.ptx"
     file.write_text(head() + kernel("k", [statement for valid, statement in recorded() if valid]))

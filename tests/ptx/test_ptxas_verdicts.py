@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import needs
 import pytest
 
 from zluda.ptx import parse_module
@@ -52,10 +52,13 @@ def test_statements_of_every_row_are_judged_as_ptxas_judges_them(recorder: Modul
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@needs.ptxas
 def test_ptxas_still_judges_so(recorder: ModuleType) -> None:
     head, verdicts = recorded()
     if head != f"ptxas {recorder.version()} {recorder.TARGET}":
-        pytest.skip(f"the verdicts are of {head}, ptxas here is {recorder.version()}")
+        pytest.skip(
+            f"the verdicts are of {head}, ptxas here is {recorder.version()}:"
+            " scripts/record_ptxas_verdicts.py records its own"
+        )
     some = verdicts[::7]
     assert recorder.verdicts([text for _, text in some]) == [good for good, _ in some]

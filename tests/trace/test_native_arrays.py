@@ -11,7 +11,7 @@ from recorded_scenes import StandIn
 from zluda.device.cuda.libcuda import LibCuda
 from zluda.driver import descriptors
 from zluda.driver.native import NativeDriver
-from zluda.trace.spec import driver_api
+from zluda.driver.table import driver_api
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "driver"))
 

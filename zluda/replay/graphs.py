@@ -3,7 +3,8 @@
 The record has no memory between nodes, only what the whole graph changed, with the call at its end. So
 kernels run as the record orders them, and at the end each is held against the record by those pages that it
 changed last; one whose pages later kernels changed too is ``not-compared``. Where one kernel cannot run, none
-of the graph's is judged, and the record's memory takes the place of what the graph computed.
+of the graph's is judged, and the record's memory takes the place of what the graph computed. A graph of which
+no kernel is known, and that cannot be played, has a verdict of its own, with its launch.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from zluda.replay.playback import why
 from zluda.replay.recovery import Recovery, death
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection, Trace
+from zluda.tracefile.graphs import LAUNCH
+
+NODES_UNKNOWN = Unavailable(Verdict.GAP, "the nodes of its graph are not on record")
 
 _OVERWRITTEN = "what it wrote, later nodes of its graph wrote too; memory is on record after the graph only"
 _UNCHANGED = "it changed nothing that is left after its graph"
@@ -202,7 +206,15 @@ class GraphPlayer:
             others = Unavailable(
                 Verdict.GAP, f"in its graph, {broken.kernel} (call {broken.call}) could not run"
             )
+        if not kernels:  # or nobody would learn that what comes after rests on the record
+            return [self.unplayed(end.parent or 0, failure)]
         return [_failed(node.launch, node.failure or others) for node in kernels]
+
+    def unplayed(self, launch: int, failure: Unavailable) -> LaunchResult:
+        """The result of a graph's launch, by its call, of which no kernel is known."""
+        if not self._selection.contains(launch):
+            failure = LEFT_OUT
+        return LaunchResult(launch, "launch", LAUNCH, failure.verdict, failure.reason)
 
 
 def _failed(launch: Launch, failure: Unavailable) -> LaunchResult:

@@ -16,13 +16,13 @@ import json
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import zstandard
 
 from zluda.compiler.layout import parameter_layout
+from zluda.driver.table import driver_api
 from zluda.errors import PtxError, TraceError
 from zluda.ptx import parse_module
 from zluda.tracefile import PAGE_BYTES, Dim3, Direction, Fidelity, ModuleKind, Parameter, TraceWriter
@@ -153,9 +153,7 @@ class _Recording:
         self._writer = TraceWriter.create(
             target, {"capture": "outputs", "command": [archive.name], "imported_from": archive.name}
         )
-        self._functions = json.loads(
-            resources.files("zluda.driver").joinpath("driver_api.json").read_text("utf-8")
-        )["functions"]
+        self._functions = driver_api()["functions"]
         self._sequence = 0
         self._allocations: dict[int, int] = {}
         self._kernel = 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
-from importlib import resources
 from typing import NamedTuple
 
+from zluda.driver.table import driver_api
 from zluda.tracefile.subset import STATE_CALL
 
 _SUFFIXES = re.compile(r"(?:_v\d+)?(?:_pt[sd][zs])?$")
@@ -28,8 +27,7 @@ def entry_name(function: str) -> EntryName:
 
 @functools.cache
 def _effects() -> dict[str, str]:
-    text = resources.files("zluda.driver").joinpath("driver_api.json").read_text("utf-8")
-    functions = json.loads(text)["functions"]
+    functions = driver_api()["functions"]
     return {entry_name(name).base: row["effect"] for name, row in functions.items()}
 
 

@@ -28,7 +28,7 @@ from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
 from zluda.replay.envelope import Envelopes
-from zluda.replay.graphs import GraphPlayer
+from zluda.replay.graphs import NODES_UNKNOWN, GraphPlayer
 from zluda.replay.handlers import Handler, Phase, Source, delivered_to, handler_of, sources_of
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
@@ -140,7 +140,7 @@ class Player:
         base = entry_name(call.function).base
         handler = handler_of(state, call, base)
         if base == GRAPH_LAUNCH and not self._graphs.begin(call):
-            handler = None
+            return self._graphs.unplayed(call.sequence, NODES_UNKNOWN), self._without_handler(call, None)[1]
         phase = None if handler is None else handler.phase
         if launch is not None and phase is Phase.LAUNCH and node:
             self._graphs.play(call, launch)

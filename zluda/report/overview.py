@@ -58,7 +58,7 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 _RAN = {
-    "same-ptx": "the GPU ran what its driver made of it",
+    "same-ptx": "the GPU ran what was compiled from it",
     "sibling": "the GPU ran machine code of the same source",
     "unknown": "what the GPU ran is not known",
 }

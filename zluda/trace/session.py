@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zluda import __version__
+from zluda.driver.table import driver_api
 from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.trace import presets, spec
@@ -308,7 +309,7 @@ class Session:
             "host": platform.node(),
             "system": platform.platform(),
             "zluda": __version__,
-            "cuda_headers": spec.driver_api()["cuda_version"],
+            "cuda_headers": driver_api()["cuda_version"],
             "libcuda": payload["path"],
             "start_time": time.time(),
             "start": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import struct
-from functools import cache
 from importlib import resources
 from typing import Any
 
+from zluda.driver.table import driver_api
 from zluda.tracefile import ring
 
 MAX_PARAMETERS = 18
@@ -145,14 +145,6 @@ _FUNCTION = struct.Struct("<HBBBBBB")
 _PARAMETER = struct.Struct("<BBBBI")
 FUNCTION_BYTES = _FUNCTION.size + MAX_PARAMETERS * _PARAMETER.size
 """Size of the agent's ``struct function``."""
-
-
-@cache
-def driver_api() -> dict[str, Any]:
-    """The table of every driver entry; ``scripts/generate_driver_api.py`` says what is in it."""
-    text = resources.files("zluda.driver").joinpath("driver_api.json").read_text("utf-8")
-    table: dict[str, Any] = json.loads(text)
-    return table
 
 
 def unknown_function(name: str) -> dict[str, Any]:

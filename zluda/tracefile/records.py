@@ -63,7 +63,7 @@ class Direction(StrEnum):
 class Fidelity(StrEnum):
     """What the recorded GPU ran, seen from the PTX that a replay translates."""
 
-    SAME_PTX = "same-ptx"  # the driver compiled this very PTX
+    SAME_PTX = "same-ptx"  # this very PTX was compiled, by the driver or by ptxas
     SIBLING = "sibling"  # machine code that was built from the same source
     UNKNOWN = "unknown"
 
