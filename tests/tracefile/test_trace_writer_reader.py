@@ -196,7 +196,7 @@ def test_calls_are_finished_and_launches_timed_as_later_pythons_want_it(tmp_path
         function = writer.add_function(7, 1, "k", module=None)
         writer.add_launch(7, writer.shape(function, (1, 1, 1), (1, 1, 1)), b"")
         writer.finish_calls([(7, 20, 0, b"")])
-        writer.set_gpu_times([(7, 1234)])
+        writer.add_gpu_times([(7, 0, 5000, 1234)])
     with open_trace(tmp_path / "t.bin") as trace:
         assert (trace.call(7).end_ns, trace.call(7).result) == (20, 0)
         assert trace.launch(7).gpu_time_ns == 1234

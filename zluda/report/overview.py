@@ -48,6 +48,9 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Launches", f"{counts['launches']:,} of {words.plural(counts['kernels'], 'kernel')}"
     if counts["launches"]:
         yield "Translatable", _translatable(overview)
+    times = overview["gpu_times"]
+    if times["timed"]:
+        yield "GPU times", _timed(times)
     yield "Modules", f"{counts['modules']:,}, {counts['modules_with_ptx']:,} with PTX"
     peak = words.size(counts["allocated_bytes"])
     yield "Allocations", f"{counts['allocations']:,}, at most {peak} at one time"
@@ -55,6 +58,13 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Gaps", f"{counts['gaps']:,}" if counts["gaps"] else "none"
     for call in overview["open_calls"]:
         yield "Never returned", f"#{call['call']} {call['function']}"
+
+
+def _timed(times: Mapping[str, Any]) -> str:
+    timed = words.plural(times["timed"], "launch", "launches")
+    text = f"of {timed}, {words.seconds(times['gpu_time_ns'] / 1e9)} in all"
+    error = times["clock_error_ns"]
+    return text if error is None else f"{text}; when, to within {words.seconds(error / 1e9)}"
 
 
 _RAN = {

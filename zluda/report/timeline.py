@@ -1,8 +1,8 @@
 """A trace as a timeline that Perfetto and chrome://tracing show (the Trace Event Format's JSON array form).
 
-One track for each thread of the program, with its driver calls, and one for each stream, with its launches.
-A launch stands where its call was made, since the record has how long it took on the GPU but not when it
-began; launches of a stream do not overlap, so one that would is put after the one before it.
+One track for each thread of the program, with its driver calls, and one for each stream, with its launches
+and launches of graphs, where the GPU's clock says that they were. What was not timed by events, and has a GPU
+time all the same, stands where its call was made, or after what was before it in the stream.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from zluda.tracefile import Call, Launch, Trace
 
 _HOST, _GPU = 1, 2
 _LEGACY_STREAM = 0
+_STREAMS = {
+    0: "default stream",
+    1: "default stream",
+    2: "per-thread default stream",
+}  # CU_STREAM_LEGACY, _PER_THREAD
 
 
 def write_timeline(trace: Trace, stream: TextIO) -> int:
@@ -36,21 +41,36 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
     yield _name(_HOST, " ".join(map(str, command)) if isinstance(command, list) else str(command))
     yield _name(_GPU, str(trace.meta.get("gpu", "GPU")))
     launches = {launch.call: launch for launch in trace.iter_launches()}
+    times = {time.call: time for time in trace.gpu_times()}
     threads: set[int] = set()
-    free: dict[int, float] = {}  # stream → when its last launch ends
+    tracks: dict[tuple[int, int], int] = {}  # clock, stream →
+    free: dict[int, float] = {}  # track → when its last launch ends
     for call in trace.iter_calls():
         if call.thread not in threads:
             threads.add(call.thread)
             yield _track(_HOST, call.thread, f"thread {call.thread}")
         yield _call_event(call, zero)
-        launch = launches.get(call.sequence)
-        if launch is not None and launch.gpu_time_ns is not None:
-            if launch.stream not in free:
-                name = "default stream" if launch.stream == _LEGACY_STREAM else f"stream {launch.stream:#x}"
-                yield _track(_GPU, launch.stream, name)
-            event = _launch_event(launch, max(_us(call.start_ns, zero), free.get(launch.stream, 0.0)))
-            free[launch.stream] = event["ts"] + event["dur"]
-            yield event
+        launch, time = launches.get(call.sequence), times.get(call.sequence)
+        took = time.duration_ns if time is not None else launch.gpu_time_ns if launch is not None else None
+        if took is None:
+            continue
+        stream = launch.stream if launch is not None else int(call.arguments.get("hStream", _LEGACY_STREAM))
+        place = (0 if time is None else time.clock, stream)
+        if place not in tracks:
+            tracks[place] = len(tracks)
+            yield _track(_GPU, tracks[place], _stream_name(*place))
+        track = tracks[place]
+        if time is not None and time.start_ns is not None:
+            start = _us(time.start_ns, zero)
+        else:
+            start = max(_us(call.start_ns, zero), free.get(track, 0.0))
+        free[track] = start + took / 1000
+        yield _gpu_event(call, launch, track, start, took)
+
+
+def _stream_name(clock: int, stream: int) -> str:
+    name = _STREAMS.get(stream, f"stream {stream:#x}")
+    return f"{name}, context {clock + 1}" if clock else name
 
 
 def _call_event(call: Call, zero: int) -> dict[str, Any]:
@@ -67,22 +87,24 @@ def _call_event(call: Call, zero: int) -> dict[str, Any]:
     }
 
 
-def _launch_event(launch: Launch, start: float) -> dict[str, Any]:
-    assert launch.gpu_time_ns is not None
-    return {
-        "ph": "X",
-        "name": readable(launch.kernel),
-        "cat": "kernel",
-        "pid": _GPU,
-        "tid": launch.stream,
-        "ts": start,
-        "dur": launch.gpu_time_ns / 1000,
-        "args": {
-            "call": launch.call,
+def _gpu_event(call: Call, launch: Launch | None, track: int, start: float, took_ns: int) -> dict[str, Any]:
+    """A launch's event, or, where ``launch`` is None, that of a graph's launch."""
+    arguments: dict[str, Any] = {"call": call.sequence}
+    if launch is not None:
+        arguments |= {
             "grid": list(launch.grid),
             "block": list(launch.block),
             "shared_bytes": launch.shared_bytes,
-        },
+        }
+    return {
+        "ph": "X",
+        "name": readable(launch.kernel) if launch is not None else call.function,
+        "cat": "kernel" if launch is not None else "graph",
+        "pid": _GPU,
+        "tid": track,
+        "ts": start,
+        "dur": took_ns / 1000,
+        "args": arguments,
     }
 
 

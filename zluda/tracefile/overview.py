@@ -17,6 +17,8 @@ def overview(trace: Trace) -> dict[str, Any]:
     counts = trace.counts()
     with_ptx = {module.id for module in trace.module_list if module.ptx_image is not None}
     kernels = trace.kernels()
+    timed, gpu_time_ns = trace.gpu_total()
+    clocks = trace.gpu_clocks.values()
     gaps: dict[tuple[str, str], int] = {}
     for gap in trace.gaps:
         gaps[gap.kind, gap.text] = gaps.get((gap.kind, gap.text), 0) + gap.times
@@ -29,6 +31,11 @@ def overview(trace: Trace) -> dict[str, Any]:
             {"kernel": name, "module": module, "launches": launches, "gpu_time_ns": time_ns}
             for name, module, launches, time_ns in kernels
         ],
+        "gpu_times": {
+            "timed": timed,
+            "gpu_time_ns": gpu_time_ns,
+            "clock_error_ns": max((clock.error_ns for clock in clocks), default=None),
+        },
         "launches_with_ptx": sum(n for _, module, n, _ in kernels if module in with_ptx),
         "fidelity": trace.fidelities(),
         "modules": [

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zluda.errors import TraceError
-from zluda.tracefile import memory, rows, schema
+from zluda.tracefile import gpu_times, memory, rows, schema
 from zluda.tracefile.arguments import ArgumentLayout
 from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
+from zluda.tracefile.gpu_times import ClockFit, GpuTime
 from zluda.tracefile.graphs import GraphLaunches
 from zluda.tracefile.records import (
     PAGE_BYTES,
@@ -146,8 +147,9 @@ class Trace:
 
     def iter_launches(self, start: int = 0, stop: int | None = None) -> Iterator[Launch]:
         """Launches whose call is in ``start <= call < stop``, in call order."""
-        where, values = _between("call", start, stop)
-        return self._read(self._to_launch, f"SELECT * FROM launch WHERE {where} ORDER BY call", values)
+        where, values = _between("launch.call", start, stop)
+        sql = rows.SELECT_LAUNCH.format(times=self._times)
+        return self._read(self._to_launch, f"{sql} WHERE {where} ORDER BY launch.call", values)
 
     def launch(self, call: int) -> Launch:
         """The launch that call ``call`` made."""
@@ -160,7 +162,28 @@ class Trace:
         """(name, module, launches, sum of the known GPU times in ns) of each launched kernel, in launch
         order.
         """
-        return list(self._read(rows.kernel, rows.SELECT_KERNELS))
+        return list(self._read(rows.kernel, rows.SELECT_KERNELS.format(times=self._times)))
+
+    def gpu_times(self) -> Iterator[GpuTime]:
+        """When the GPU carried out launches and launches of graphs, in call order; none of a recording that
+        was not timed.
+        """
+        clocks = self.gpu_clocks
+        sql = f"SELECT call, clock, start_ns, duration_ns FROM {self._times} ORDER BY call"
+        return self._read(lambda row: rows.gpu_time(row, clocks), sql)
+
+    def gpu_total(self) -> tuple[int, int]:
+        """How many launches and launches of graphs were timed, and the sum of their GPU times in ns."""
+        sql = f"SELECT count(*), coalesce(sum(duration_ns), 0) FROM {self._times}"
+        return next(self._read(lambda row: (int(row[0]), int(row[1])), sql))
+
+    @cached_property
+    def gpu_clocks(self) -> dict[int, ClockFit]:
+        """Each GPU clock that :meth:`gpu_times` has, seen from the host's."""
+        if self._times != "gpu_time":
+            return {}
+        sql = "SELECT clock, gpu_ns, host_ns, error_ns FROM gpu_clock ORDER BY id"
+        return gpu_times.fits(self._read(rows.moment, sql))
 
     def fidelities(self) -> dict[str, int]:
         """What the GPU ran, seen from the PTX on record (:class:`Fidelity`) → launches."""
@@ -336,6 +359,13 @@ class Trace:
         with schema.sqlite_errors(self.path):
             known = schema.has_table(self._connection, "found_page")
         return "id IN (SELECT page FROM found_page)" if known else "0"
+
+    @cached_property
+    def _times(self) -> str:
+        """The table of GPU times; an empty one for a trace of before there was one."""
+        with schema.sqlite_errors(self.path):
+            known = schema.has_table(self._connection, "gpu_time")
+        return "gpu_time" if known else rows.NO_TIMES
 
     @cached_property
     def _layouts(self) -> dict[int, ArgumentLayout]:

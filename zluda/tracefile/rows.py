@@ -6,10 +6,11 @@ SQLite's STRICT holds types only where it wrote the file itself, so a row is bel
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.gpu_times import ClockFit, GpuTime, Moment
 from zluda.tracefile.records import (
     Allocation,
     AllocationKind,
@@ -46,9 +47,18 @@ SELECT
     (SELECT coalesce(sum(count), 0) FROM gap)
 """  # in the order of the fields of Counts
 
+NO_TIMES = "(SELECT NULL AS call, NULL AS clock, NULL AS start_ns, NULL AS duration_ns WHERE false) AS gpu_time"
+"""In the place of the table of GPU times, where a trace has none."""
+
+SELECT_LAUNCH = """
+SELECT launch.call, shape, stream, parameters, coalesce(duration_ns, gpu_time_ns), captured
+FROM launch LEFT JOIN {times} ON gpu_time.call = launch.call
+"""
+
 SELECT_KERNELS = """
-SELECT name, module, count(*), sum(gpu_time_ns)
+SELECT name, module, count(*), sum(coalesce(duration_ns, gpu_time_ns))
 FROM launch JOIN shape ON launch.shape = shape.id JOIN function ON shape.function = function.id
+LEFT JOIN {times} ON gpu_time.call = launch.call
 GROUP BY name, module ORDER BY min(launch.call)
 """
 
@@ -155,6 +165,17 @@ def launch(row: Sequence[Any], shape: Shape, function: Function) -> Launch:
         fidelity=shape.fidelity,
         captured=bool(captured),
     )
+
+
+def gpu_time(row: Sequence[Any], clocks: Mapping[int, ClockFit]) -> GpuTime:
+    sequence, clock, start_ns, duration_ns = map(_integer, row)
+    fit = clocks.get(clock)
+    return GpuTime(sequence, clock, start_ns, _count(duration_ns), None if fit is None else fit.host(start_ns))
+
+
+def moment(row: Sequence[Any]) -> Moment:
+    clock, gpu_ns, host_ns, error_ns = map(_integer, row)
+    return Moment(clock, gpu_ns, host_ns, _count(error_ns))
 
 
 def allocation(row: Sequence[Any]) -> Allocation:

@@ -38,6 +38,7 @@ _ORPHANS = (
         "allocation NOT IN (SELECT id FROM allocation) OR blob != 0 AND blob NOT IN (SELECT id FROM blob)",
     ),
     ("found_page", "page NOT IN (SELECT id FROM page)"),
+    ("gpu_time", "call NOT IN (SELECT sequence FROM call)"),
 )
 
 # Rows as a reader takes them: (table, columns of its key, the columns that are converted, conversion).

@@ -17,7 +17,7 @@ USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
 _MESSAGE_CHARACTERS = 200
-_LATER_TABLES = frozenset({"found_page"})  # earlier recordings of this version have none of them
+_LATER_TABLES = frozenset({"found_page", "gpu_time", "gpu_clock"})  # earlier recordings of this version have none of them
 _OLDEST_SQLITE = (3, 37)  # STRICT tables
 
 # SQLite file format, section 1.3: the header's fields that are checked.

@@ -105,7 +105,7 @@ CREATE TABLE launch (
     shape       INTEGER NOT NULL REFERENCES shape(id),
     stream      INTEGER NOT NULL,
     parameters  BLOB NOT NULL,     -- the packed parameter buffer
-    gpu_time_ns INTEGER,
+    gpu_time_ns INTEGER,           -- of writers that time launches otherwise than by gpu_time
     captured    INTEGER NOT NULL   -- 1: reachable memory was looked at after the launch
 ) STRICT;
 
@@ -138,6 +138,24 @@ CREATE INDEX page_timeline ON page(allocation, offset / 65536, call);
 -- the memory without a call, or nobody had looked at it before. Recordings of earlier recorders have no such table.
 CREATE TABLE found_page (
     page INTEGER PRIMARY KEY REFERENCES page(id)
+) STRICT;
+
+-- When the GPU carried out a launch, or the launch of a graph: what two events tell, on its stream before and after it.
+-- Recordings of earlier recorders, and those with --timing off, have no rows.
+CREATE TABLE gpu_time (
+    call        INTEGER PRIMARY KEY REFERENCES call(sequence),
+    clock       INTEGER NOT NULL,
+    start_ns    INTEGER NOT NULL,  -- of that clock
+    duration_ns INTEGER NOT NULL
+) STRICT;
+
+-- Moments of a GPU's clock (there is one for each context, beginning near 0) and of the calls', over the run.
+CREATE TABLE gpu_clock (
+    id       INTEGER PRIMARY KEY,
+    clock    INTEGER NOT NULL,
+    gpu_ns   INTEGER NOT NULL,
+    host_ns  INTEGER NOT NULL,
+    error_ns INTEGER NOT NULL      -- host_ns may be this much too small or too large
 ) STRICT;
 
 -- What was not captured, and why.

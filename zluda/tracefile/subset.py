@@ -62,6 +62,8 @@ _ROWS: dict[str, str] = {
     "allocation": "id IN (SELECT id FROM kept_allocation)",
     "page": "call BETWEEN :first AND :last AND allocation IN (SELECT id FROM kept_allocation)",
     "found_page": "page IN (SELECT id FROM main.page)",
+    "gpu_time": f"call IN {_CALL}",
+    "gpu_clock": "true",
     "gap": f"call IS NULL OR call IN {_CALL}",
 }
 _BLOBS = "id IN (SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page)"

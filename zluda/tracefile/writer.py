@@ -14,6 +14,7 @@ from typing import Any
 from zluda.errors import TraceError
 from zluda.tracefile import schema
 from zluda.tracefile.blobs import ZEROS, BlobStore
+from zluda.tracefile.gpu_times import Moment
 from zluda.tracefile.records import (
     PAGE_BYTES,
     PAYLOAD_BYTES,
@@ -212,9 +213,15 @@ class TraceWriter:
         """Mark launches whose reachable memory was looked at after they ran."""
         self._many("UPDATE launch SET captured = 1 WHERE call = ?", ((call,) for call in calls))
 
-    def set_gpu_times(self, rows: Iterable[tuple[int, int]]) -> None:
-        """(call, nanoseconds) of launches whose GPU time becomes known later."""
-        self._many("UPDATE launch SET gpu_time_ns = ? WHERE call = ?", ((time, call) for call, time in rows))
+    def add_gpu_times(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
+        """(call, clock, start, duration) of launches and launches of graphs, in ns of the GPU's clock of that
+        number.
+        """
+        self._bulk("gpu_time", 4, rows)
+
+    def add_moment(self, moment: Moment) -> None:
+        """A moment of a GPU's clock and of the calls'."""
+        self._insert("INSERT INTO gpu_clock (clock, gpu_ns, host_ns, error_ns) VALUES (?, ?, ?, ?)", moment)
 
     def add_allocation(
         self,
