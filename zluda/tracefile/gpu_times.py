@@ -1,8 +1,8 @@
 """GPU times on the clock of the calls.
 
 A launch's times are the GPU's own (``gpu_time``), by a clock that begins anywhere and may run a little faster
-or slower than the host's. ``gpu_clock`` has moments of both clocks over the run; a straight line through those
-of one clock says what host time a GPU time is.
+or slower than the host's. ``gpu_clock`` has moments of both clocks over the run; a straight line through
+those of one clock says what host time a GPU time is.
 """
 
 from __future__ import annotations
