@@ -25,11 +25,14 @@ from zluda.tracefile.records import (
     Launch,
     LoadedModule,
     ModuleKind,
+    Noise,
+    NoiseKind,
     Page,
     Parameter,
     Payload,
     Shape,
     Signature,
+    Unproved,
 )
 from zluda.tracefile.selection import Selection
 from zluda.tracefile.writer import CallRow, FinishRow, LaunchRow, TraceWriter
@@ -55,6 +58,8 @@ __all__ = [
     "LoadedModule",
     "MemoryAt",
     "ModuleKind",
+    "Noise",
+    "NoiseKind",
     "Page",
     "Parameter",
     "Payload",
@@ -63,5 +68,6 @@ __all__ = [
     "Signature",
     "Trace",
     "TraceWriter",
+    "Unproved",
     "open_trace",
 ]

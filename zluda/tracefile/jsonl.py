@@ -25,8 +25,6 @@ from zluda.tracefile.reader import Trace
 
 FORMAT = "zluda trace"
 
-_NO_KEY = {"image": "module, ordinal", "meta": "key"}  # WITHOUT ROWID
-
 
 def write_jsonl(trace: Trace, stream: TextIO) -> int:
     """Write every row of ``trace``; returns how many lines that took."""
@@ -88,7 +86,8 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
-    cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {_NO_KEY.get(table, 'rowid')}")
+    key = ", ".join(schema.keys().get(table, ("rowid",)))
+    cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {key}")
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)
 

@@ -27,10 +27,12 @@ from zluda.tracefile.records import (
     Image,
     Launch,
     LoadedModule,
+    Noise,
     Page,
     Payload,
     Shape,
     Signature,
+    Unproved,
 )
 
 if TYPE_CHECKING:
@@ -299,6 +301,28 @@ class Trace:
             self.call(call)
         return MemoryAt(self, call)
 
+    # What was proved
+
+    @cached_property
+    def unproved(self) -> list[Unproved]:
+        """The launches and copies that the recording GPU, running the trace again, did not leave as recorded
+        each time, in call order.
+        """
+        if not self._has("proof"):
+            return []
+        return list(self._read(rows.proof, "SELECT call, verdict, reason FROM proof ORDER BY call"))
+
+    @cached_property
+    def noise(self) -> list[Noise]:
+        """What NVIDIA itself varied, by call and allocation."""
+        if not self._has("noise"):
+            return []
+        return list(self._read(rows.noise, "SELECT * FROM noise ORDER BY call, allocation"))
+
+    def noise_mask(self, noise: Noise) -> bytes:
+        """Which elements vary: a bit an element."""
+        return self._blob(noise.mask, -(-noise.elements // 8), MAX_BLOB_BYTES, noise.call)
+
     # The whole
 
     @cached_property
@@ -356,9 +380,11 @@ class Trace:
     @cached_property
     def _is_found(self) -> str:
         """The condition on a `page` row that no call made it; a constant where the trace cannot tell."""
+        return "id IN (SELECT page FROM found_page)" if self._has("found_page") else "0"
+
+    def _has(self, table: str) -> bool:
         with schema.sqlite_errors(self.path):
-            known = schema.has_table(self._connection, "found_page")
-        return "id IN (SELECT page FROM found_page)" if known else "0"
+            return schema.has_table(self._connection, table)
 
     @cached_property
     def _times(self) -> str:

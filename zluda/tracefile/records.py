@@ -36,6 +36,7 @@ META_KEYS = {
     "attached": "true where the program was running before it was recorded",
     "bytes_looked_at": "of device memory, to find what changed",
     "bytes_moved": "of those, copied from the GPU",
+    "proof": "whether the recording GPU, running it again, came to the same: see docs/trace-format.md",
     "recovered": "true where the recorder was killed and its rings were merged later",
     "zluda": "the recorder's version",
     "cut_from": "of a part: the trace it was cut from, and the calls that it holds",
@@ -268,6 +269,48 @@ class Gap(NamedTuple):
     kind: str
     text: str
     times: int
+
+
+class Unproved(NamedTuple):
+    """A launch or copy that did not come out as recorded each time when the recording GPU ran it again.
+
+    ``verdict`` is the worst that it had (a name of ``diff.results.Verdict``).
+    """
+
+    call: int
+    verdict: str
+    reason: str
+
+
+class NoiseKind(StrEnum):
+    """In which way NVIDIA's own results vary."""
+
+    ELEMENTS = "elements"  # some elements have other values
+    SET = "set"  # the same rows stand in another order
+
+
+class Noise(NamedTuple):
+    """What NVIDIA varied of one allocation when it ran a launch again.
+
+    ``origin`` is where the first element of the mask lies, or a row begins, in bytes from the allocation's
+    start. ``mask`` is the blob of a bit an element, the lowest of a byte first; ``elements`` are as many as
+    it speaks of. ``row_bytes`` is of a set. ``max_ulp`` and ``max_absolute`` are the largest distances from
+    the record, None where none was seen that has a meaning; ``unbounded`` where one was seen that has none (a
+    NaN or an infinity on one side). ``runs``: how often the launch was run and held against the record.
+    """
+
+    call: int
+    allocation: int
+    kind: NoiseKind
+    element_type: str
+    origin: int
+    elements: int
+    mask: int
+    row_bytes: int
+    max_ulp: float | None
+    max_absolute: float | None
+    unbounded: bool
+    runs: int
 
 
 class Counts(NamedTuple):

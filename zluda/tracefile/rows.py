@@ -24,10 +24,13 @@ from zluda.tracefile.records import (
     Launch,
     LoadedModule,
     ModuleKind,
+    Noise,
+    NoiseKind,
     Page,
     Parameter,
     Shape,
     Signature,
+    Unproved,
 )
 
 SELECT_COUNTS = """
@@ -47,7 +50,9 @@ SELECT
     (SELECT coalesce(sum(count), 0) FROM gap)
 """  # in the order of the fields of Counts
 
-NO_TIMES = "(SELECT NULL AS call, NULL AS clock, NULL AS start_ns, NULL AS duration_ns WHERE false) AS gpu_time"
+NO_TIMES = (
+    "(SELECT NULL AS call, NULL AS clock, NULL AS start_ns, NULL AS duration_ns WHERE false) AS gpu_time"
+)
 """In the place of the table of GPU times, where a trace has none."""
 
 SELECT_LAUNCH = """
@@ -170,7 +175,9 @@ def launch(row: Sequence[Any], shape: Shape, function: Function) -> Launch:
 def gpu_time(row: Sequence[Any], clocks: Mapping[int, ClockFit]) -> GpuTime:
     sequence, clock, start_ns, duration_ns = map(_integer, row)
     fit = clocks.get(clock)
-    return GpuTime(sequence, clock, start_ns, _count(duration_ns), None if fit is None else fit.host(start_ns))
+    return GpuTime(
+        sequence, clock, start_ns, _count(duration_ns), None if fit is None else fit.host(start_ns)
+    )
 
 
 def moment(row: Sequence[Any]) -> Moment:
@@ -206,6 +213,28 @@ def gap(row: Sequence[Any]) -> Gap:
     return Gap(_optional(row[0]), _text(row[1]), _text(row[2]), _integer(row[3]))
 
 
+def proof(row: Sequence[Any]) -> Unproved:
+    return Unproved(_integer(row[0]), _text(row[1]), _text(row[2]))
+
+
+def noise(row: Sequence[Any]) -> Noise:
+    call, allocation, kind, element, origin, elements, mask, row_bytes, ulp, absolute, unbounded, runs = row
+    return Noise(
+        call=_integer(call),
+        allocation=_integer(allocation),
+        kind=NoiseKind(kind),
+        element_type=_text(element),
+        origin=_count(origin),
+        elements=_count(elements),
+        mask=_integer(mask),
+        row_bytes=_count(row_bytes),
+        max_ulp=_distance(ulp),
+        max_absolute=_distance(absolute),
+        unbounded=bool(_count(unbounded)),
+        runs=_count(runs),
+    )
+
+
 def counts(row: Sequence[Any]) -> Counts:
     return Counts(*(_count(value) for value in row))
 
@@ -234,6 +263,12 @@ def _optional(value: Any) -> int | None:
 
 def _word(value: Any) -> int:
     return _integer(value) & _WORD
+
+
+def _distance(value: Any) -> float | None:
+    if value is not None and (type(value) is not float or not value >= 0):
+        raise TypeError(f"{value!r} where a distance is expected")
+    return value
 
 
 def _text(value: Any) -> str:

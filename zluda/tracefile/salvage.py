@@ -20,9 +20,6 @@ from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.writer import TraceWriter
 
-# Tables without rowid → the columns of their key.
-_KEYS = {"image": ("module", "ordinal"), "meta": ("key",)}
-
 _LARGEST_STEP = 1 << 62
 
 # Rows that are of no use without another: (table, condition that holds for those).
@@ -39,6 +36,12 @@ _ORPHANS = (
     ),
     ("found_page", "page NOT IN (SELECT id FROM page)"),
     ("gpu_time", "call NOT IN (SELECT sequence FROM call)"),
+    ("proof", "call NOT IN (SELECT sequence FROM call)"),
+    (
+        "noise",
+        "call NOT IN (SELECT sequence FROM call) OR allocation NOT IN (SELECT id FROM allocation)"
+        " OR mask != 0 AND mask NOT IN (SELECT id FROM blob)",
+    ),
 )
 
 # Rows as a reader takes them: (table, columns of its key, the columns that are converted, conversion).
@@ -58,6 +61,8 @@ _CONVERSIONS: tuple[tuple[str, str, str, Callable[[Any], object]], ...] = (
     ("payload", "id", "parameter, direction, offset, length, blob", rows.payload_piece),
     ("page", "id", "call, allocation, offset, length, blob", rows.page),
     ("gap", "id", "call, kind, text, count", rows.gap),
+    ("proof", "call", "call, verdict, reason", rows.proof),
+    ("noise", "call, allocation", "*", rows.noise),
 )
 
 # A launch of which pages are lost must not look as if it had changed nothing.
@@ -83,6 +88,8 @@ def salvage(source: Path, target: Path) -> dict[str, int]:
             # Without it SQLite refuses a file that is shorter than its header says.
             damaged.execute("PRAGMA writable_schema = ON")
             for table in schema.table_names():
+                if schema.is_optional(table) and not _is_there(damaged, table):
+                    continue
                 failure = _copy(damaged, connection, table)
                 if failure:
                     notes.append(f"{table}: {failure}")
@@ -111,7 +118,7 @@ def check_whole(trace: Trace) -> None:
         pass
     for _ in trace.iter_launches():
         pass
-    _ = (trace.module_list, trace.functions, trace.allocations, trace.gaps)
+    _ = (trace.module_list, trace.functions, trace.allocations, trace.gaps, trace.unproved, trace.noise)
     with closing(schema.open_readonly(trace.path)) as connection, schema.sqlite_errors(trace.path):
         (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
@@ -138,6 +145,14 @@ def _check_is_trace(source: Path) -> None:
             raise
 
 
+def _is_there(damaged: sqlite3.Connection, table: str) -> bool:
+    """Whether a table is there, or may be: the list of them can be damaged too."""
+    try:
+        return schema.has_table(damaged, table)
+    except sqlite3.Error:
+        return True
+
+
 def _copy(damaged: sqlite3.Connection, new: sqlite3.Connection, table: str) -> str | None:
     """Copy the rows of one table that can be read; what could not, in words."""
     described = new.execute(f"PRAGMA table_info({table})").fetchall()
@@ -145,8 +160,9 @@ def _copy(damaged: sqlite3.Connection, new: sqlite3.Connection, table: str) -> s
     types = [str(row[2]) for row in described]
     insert = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(columns))})"
     select = f"SELECT {', '.join(columns)} FROM {table}"
-    if table in _KEYS:
-        orders = [", ".join(_KEYS[table]), ", ".join(f"{name} DESC" for name in _KEYS[table])]
+    key = schema.keys().get(table)
+    if key is not None:
+        orders = [", ".join(key), ", ".join(f"{name} DESC" for name in key)]
         runs: Iterator[Iterator[tuple[Any, ...] | str]] = (
             _read(damaged, f"{select} ORDER BY {order}") for order in orders
         )

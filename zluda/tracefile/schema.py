@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
@@ -17,7 +17,15 @@ USER_VERSION = 1
 SQLITE_PAGE_BYTES = 8192
 
 _MESSAGE_CHARACTERS = 200
-_LATER_TABLES = frozenset({"found_page", "gpu_time", "gpu_clock"})  # earlier recordings of this version have none of them
+_LATER_TABLES = frozenset(
+    {"found_page", "gpu_time", "gpu_clock", "proof", "noise"}
+)  # earlier recordings of this version lack some
+USED_BLOBS = """
+    SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page
+    UNION SELECT mask FROM noise
+"""
+"""The blobs that rows refer to."""
+
 _OLDEST_SQLITE = (3, 37)  # STRICT tables
 
 # SQLite file format, section 1.3: the header's fields that are checked.
@@ -71,7 +79,7 @@ def reopen(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{_uri(path)}?mode=rw", uri=True, isolation_level=None)
         _distrust(connection)
         check_schema(connection, path)
-        _add_later_tables(connection)
+        add_later_tables(connection)
         _tune_for_writing(connection)
     return connection
 
@@ -203,14 +211,20 @@ def schema_sql() -> str:
     return Path(__file__).with_name("schema.sql").read_text("utf-8")
 
 
+def is_optional(table: str) -> bool:
+    """Whether a trace may lack the table."""
+    return table in _LATER_TABLES
+
+
 def has_table(connection: sqlite3.Connection, name: str, database: str = "main") -> bool:
     """Whether a trace has a table: some came after the first recordings of its version."""
     sql = f"SELECT 1 FROM {database}.sqlite_schema WHERE type = 'table' AND name = ?"
     return connection.execute(sql, (name,)).fetchone() is not None
 
 
-def _add_later_tables(connection: sqlite3.Connection) -> None:
-    for name in _LATER_TABLES:
+def add_later_tables(connection: sqlite3.Connection) -> None:
+    """Give a trace of an earlier recorder the tables that it lacks, empty."""
+    for name in sorted(_LATER_TABLES):
         if not has_table(connection, name):
             connection.execute(_definitions()[name])
 
@@ -219,6 +233,20 @@ def _add_later_tables(connection: sqlite3.Connection) -> None:
 def table_names() -> tuple[str, ...]:
     """The format's tables, in the order in which the schema defines them."""
     return tuple(re.findall(r"^CREATE TABLE (\w+)", schema_sql(), re.MULTILINE))
+
+
+@cache
+def keys() -> dict[str, tuple[str, ...]]:
+    """Of each table without rowid, the columns of its key, in order."""
+    found: dict[str, tuple[str, ...]] = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema_sql())
+        for table in table_names():
+            if _definitions()[table].endswith("WITHOUT ROWID"):
+                columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+                ordered = sorted((row[5], row[1]) for row in columns if row[5])
+                found[table] = tuple(name for _, name in ordered)
+    return found
 
 
 @cache

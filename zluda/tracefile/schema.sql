@@ -167,3 +167,28 @@ CREATE TABLE gap (
     count INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX gap_of_call ON gap(call);
+
+-- Launches and copies that did not come out as recorded each time the recording GPU ran them again, and why; what `meta`
+-- has under "proof" says how often that was. Optional.
+CREATE TABLE proof (
+    call    INTEGER PRIMARY KEY REFERENCES call(sequence),
+    verdict TEXT NOT NULL,
+    reason  TEXT NOT NULL
+) STRICT;
+
+-- What NVIDIA itself varies: of an allocation that a launch left otherwise than recorded. Optional.
+CREATE TABLE noise (
+    call         INTEGER NOT NULL,
+    allocation   INTEGER NOT NULL REFERENCES allocation(id),
+    kind         TEXT NOT NULL,    -- elements: those of the mask vary; set: the same rows came in another order
+    element      TEXT NOT NULL,    -- the elements' type: f32, u64, bytes
+    origin       INTEGER NOT NULL, -- in bytes: of the mask's first element; of a set, where a row begins
+    elements     INTEGER NOT NULL, -- in the mask; of a set 0
+    mask         INTEGER NOT NULL, -- blob: a bit an element, the lowest of a byte first
+    row_bytes    INTEGER NOT NULL, -- of a set; else 0
+    max_ulp      REAL,             -- the largest distance from the record that was seen; NULL where it has no meaning
+    max_absolute REAL,
+    unbounded    INTEGER NOT NULL, -- 1: a NaN or an infinity was seen on one side only
+    runs         INTEGER NOT NULL, -- how often the launch was run and held against the record
+    PRIMARY KEY (call, allocation)
+) STRICT, WITHOUT ROWID;

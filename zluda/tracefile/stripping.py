@@ -46,7 +46,7 @@ DELETE FROM image WHERE kind != 'ptx' AND module IN (SELECT module FROM image WH
 # Contents of memory, and what arguments pointed to; a kernel's name and a module's PTX are neither.
 _NO_CONTENTS = """
 UPDATE blob SET data = x'' WHERE id IN (SELECT blob FROM page UNION SELECT blob FROM payload)
-    AND id NOT IN (SELECT blob FROM image)
+    AND id NOT IN (SELECT blob FROM image UNION SELECT mask FROM noise)
 """
 
 # Files that modules were loaded from.
@@ -72,10 +72,7 @@ def _last_names(text: str) -> str:
     return _ABSOLUTE.sub(r"\1", text)
 
 
-_UNUSED_BLOBS = """
-DELETE FROM blob WHERE id NOT IN
-    (SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page)
-"""
+_UNUSED_BLOBS = f"DELETE FROM blob WHERE id NOT IN ({schema.USED_BLOBS})"
 
 
 def _run(*statements: str) -> Callable[[sqlite3.Connection], None]:
@@ -112,6 +109,7 @@ def strip(source: Trace, target: Path, parts: Iterable[Part]) -> None:
             original.backup(copy)
             copy.create_function("last_names", 1, _last_names, deterministic=True)
             copy.execute("BEGIN IMMEDIATE")
+            schema.add_later_tables(copy)
             for part in chosen:
                 _TAKE_OUT[part](copy)
             copy.execute(_UNUSED_BLOBS)

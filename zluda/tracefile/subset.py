@@ -65,8 +65,10 @@ _ROWS: dict[str, str] = {
     "gpu_time": f"call IN {_CALL}",
     "gpu_clock": "true",
     "gap": f"call IS NULL OR call IN {_CALL}",
+    "proof": f"call IN {_CALL}",
+    "noise": f"call IN {_CALL} AND allocation IN (SELECT id FROM kept_allocation)",
 }
-_BLOBS = "id IN (SELECT blob FROM payload UNION SELECT blob FROM image UNION SELECT blob FROM page)"
+_BLOBS = f"id IN ({schema.USED_BLOBS})"
 
 # What is later than the last kept call has not happened yet.
 _FORGET_THE_FUTURE = (

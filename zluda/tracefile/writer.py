@@ -23,7 +23,9 @@ from zluda.tracefile.records import (
     Direction,
     Fidelity,
     ModuleKind,
+    Noise,
     Parameter,
+    Unproved,
 )
 
 CallRow = tuple[int, int, int | None, int, int, int | None, int | None, bytes]
@@ -261,6 +263,19 @@ class TraceWriter:
     def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> None:
         self._many(
             "INSERT INTO gap (call, kind, text, count) VALUES (?, ?, ?, ?)", [(call, kind, text, count)]
+        )
+
+    def set_proof(self, unproved: Iterable[Unproved], noise: Iterable[tuple[Noise, bytes]]) -> None:
+        """What came of running the trace again on the GPU that recorded it, in place of what is there.
+
+        Each noise comes with its mask; its ``mask`` is not looked at.
+        """
+        self._many("DELETE FROM proof", [()])
+        self._many("DELETE FROM noise", [()])
+        self._many("INSERT INTO proof (call, verdict, reason) VALUES (?, ?, ?)", unproved)
+        self._many(
+            f"INSERT INTO noise VALUES ({', '.join('?' * len(Noise._fields))})",
+            (one._replace(mask=self._put(mask, one.call), unbounded=one.unbounded) for one, mask in noise),
         )
 
     def commit(self) -> None:
