@@ -1,4 +1,4 @@
-"""Where PTX's declarations lie: parameter buffers, shared memory, function handles."""
+"""Where PTX's declarations lie: parameter buffers, shared memory, functions' addresses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from zluda.compiler.target import ParameterSlot
 from zluda.ptx.module import Variable
 from zluda.ptx.types import ScalarType
 
-FUNCTION_HANDLES = 0x7A1F_0000_0000
-"""Function pointers are handles, not code addresses: one kernel's code is compiled apart from another's."""
+FUNCTIONS = "zluda.functions"
+"""The symbol by which code finds the address of its module's first function, which its device assigns.
+
+Function pointers are no addresses of code, since each kernel is compiled apart from others; but they are
+unique on a device.
+"""
+
+FUNCTION_WINDOW = 0x7A1F
+"""The upper half of every function's address."""
 
 FUNCTION_STRIDE = 16
 
@@ -35,9 +42,9 @@ def parameter_layout(parameters: Iterable[Variable]) -> tuple[tuple[ParameterSlo
     return tuple(slots), offset
 
 
-def function_handle(function_names: Iterable[str], name: str) -> int:
-    """The value of a function's address."""
-    return FUNCTION_HANDLES + FUNCTION_STRIDE * _positions(tuple(function_names))[name]
+def function_offset(function_names: Iterable[str], name: str) -> int:
+    """A function's address, from that of its module's first one."""
+    return FUNCTION_STRIDE * _positions(tuple(function_names))[name]
 
 
 @cache

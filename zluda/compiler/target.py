@@ -189,6 +189,10 @@ class TargetOps(Protocol):
         """The address of a module or local variable, in its own state space."""
         ...
 
+    def first_function(self, f: FunctionCodegen) -> Value:
+        """The address of the module's first function (``i64``); others follow it."""
+        ...
+
     def load(
         self,
         f: FunctionCodegen,
@@ -318,6 +322,10 @@ class TargetOps(Protocol):
         names: list[str],
         results: list[CallValue],
         arguments: list[CallValue],
+        others: Refusal,
     ) -> None:
-        """Call, for each active lane, that one of ``names`` whose handle ``target`` holds."""
+        """Call, for each active lane, that one of ``names`` whose address ``target`` holds.
+
+        ``others`` is what to say of the address of another module's function.
+        """
         ...

@@ -8,7 +8,7 @@ from dataclasses import field
 from zluda.compiler import ir
 from zluda.compiler.analysis.recursion import recursive
 from zluda.compiler.contract import contract_function
-from zluda.compiler.layout import ALLOCA, SharedLayout, function_handle
+from zluda.compiler.layout import ALLOCA, SharedLayout, function_offset
 from zluda.compiler.services import linked
 from zluda.compiler.target import APART, Dim3, Refusal, Together
 from zluda.compiler.textures import expanded
@@ -88,6 +88,7 @@ class Unit:
     functions: dict[str, Function] = field(default_factory=dict)
     symbols: list[str] = field(default_factory=list)
     shared: SharedLayout = field(init=False)
+    calls_through_pointers: bool = field(default=False, init=False)
     may_exit: bool = False
     uses_fibers: bool = False
     candidates: list[str] = field(default_factory=list)
@@ -108,7 +109,8 @@ class Unit:
             self.contract = "off"  # ptxas does not optimise such a module
         self.kernel = expanded(contract_function(self.kernel, self.contract))
         self._reach(self.kernel)
-        if any(self._is_indirect(i) for f in self._all() for i in f.instructions):
+        self.calls_through_pointers = any(self._is_indirect(i) for f in self._all() for i in f.instructions)
+        if self.calls_through_pointers:
             self.candidates = self._address_taken()
             for name in self.candidates:
                 self.include(name)
@@ -156,9 +158,9 @@ class Unit:
             self.refusals.append(refusal)
         return self.refusals.index(refusal)
 
-    def handle(self, name: str) -> int:
-        """A function's address as PTX sees it."""
-        return function_handle(self.module.function_names, name)
+    def function_offset(self, name: str) -> int:
+        """A function's address as PTX sees it, from that of the module's first function."""
+        return function_offset(self.module.function_names, name)
 
     def place(self, function: Function, instruction: Instruction) -> str:
         """Where an instruction stands, for messages."""

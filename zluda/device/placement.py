@@ -1,12 +1,12 @@
-"""A module's variables in device memory: placed, initialised, found by name."""
+"""A module's variables in device memory: placed, initialised, found by name; addresses of its functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from zluda.compiler.layout import function_handle
-from zluda.errors import Error
+from zluda.compiler.layout import FUNCTION_STRIDE, FUNCTION_WINDOW, FUNCTIONS, function_offset
+from zluda.errors import DeviceError, Error
 from zluda.ptx import Module, Variable
 
 
@@ -22,15 +22,37 @@ class VariableMemory(Protocol):
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
 
 
-class Variables:
-    """The ``.global`` and ``.const`` variables of a module.
+class FunctionAddresses:
+    """Addresses of functions on one device: none is given twice, so that a pointer names one function."""
 
-    Those named in ``globals_at`` are placed there, others where there is room. Initial values are written at
-    once, addresses of variables and functions in them included.
+    def __init__(self) -> None:
+        self._next = FUNCTION_WINDOW << 32
+
+    def take(self, count: int) -> int:
+        """The first of ``count`` addresses. Raises DeviceError after 2^28 functions."""
+        first = self._next
+        self._next += count * FUNCTION_STRIDE
+        if self._next >> 32 != FUNCTION_WINDOW:
+            raise DeviceError("functions", "no address is left; open the device anew")
+        return first
+
+
+class Variables:
+    """The ``.global`` and ``.const`` variables of a module, and the addresses of its functions.
+
+    Variables named in ``globals_at`` are placed there, others where there is room. Initial values are written
+    at once, addresses of variables and functions in them included.
     """
 
-    def __init__(self, memory: VariableMemory, module: Module, globals_at: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        memory: VariableMemory,
+        functions: FunctionAddresses,
+        module: Module,
+        globals_at: Mapping[str, int],
+    ) -> None:
         self.memory, self.module = memory, module
+        self._first_function = functions.take(len(module.function_names))
         self._placed: dict[str, tuple[int, int]] = {}
         for variable in module.variables.values():
             if variable.space in ("global", "const"):
@@ -45,6 +67,10 @@ class Variables:
         if name not in self._placed:
             raise Error(f"{self.module.file} has no variable {name}")
         return self._placed[name]
+
+    def address(self, symbol: str) -> int:
+        """Where what code names by ``symbol`` is. Raises Error where nothing is so named."""
+        return self._first_function if symbol == FUNCTIONS else self[symbol][0]
 
     def free(self) -> None:
         """Give the memory back."""
@@ -63,4 +89,4 @@ class Variables:
     def _address_of(self, name: str) -> int:
         if name in self._placed:
             return self._placed[name][0]
-        return function_handle(self.module.function_names, name)
+        return self._first_function + function_offset(self.module.function_names, name)

@@ -12,9 +12,10 @@ from zluda.compiler.amd.machine import STACK, one
 from zluda.compiler.amd.warp import WarpOps
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
+from zluda.compiler.lower.calls import of_another_module
 from zluda.compiler.native import LEAVE, NativeControl
 from zluda.compiler.services import is_service
-from zluda.compiler.target import CallValue, Lanes
+from zluda.compiler.target import CallValue, Lanes, Refusal
 from zluda.compiler.unit import Unit
 from zluda.ptx.module import Register, Variable
 
@@ -82,19 +83,25 @@ class CallOps(WarpOps):
         names: list[str],
         results: list[CallValue],
         arguments: list[CallValue],
+        others: Refusal,
     ) -> None:
         """A switch over the functions it may be."""
-        b = f.b
+        b, address = f.b, target.parts[0]
         labels = [b.fresh("callee") for _ in names]
         nowhere, past = b.fresh("nowhere"), b.fresh("called")
-        b.switch(
-            target.parts[0], nowhere, [(f.unit.handle(n), at) for n, at in zip(names, labels, strict=True)]
-        )
+        cases = [(f.unit.function_offset(n), at) for n, at in zip(names, labels, strict=True)]
+        b.switch(b.sub(address, self.first_function(f)), nowhere, cases)
         for name, label in zip(names, labels, strict=True):
             b.label(label)
             self.call(f, name, results, arguments)
             b.branch(past)
         b.label(nowhere)
+        refused, invalid = b.fresh("refused"), b.fresh("invalid")
+        b.cond_branch(of_another_module(f, address), refused, invalid)
+        b.label(refused)
+        self.refuse(f, others)
+        b.branch(past)
+        b.label(invalid)
         self.trap(f, "call")
         b.branch(past)
         b.label(past)

@@ -15,7 +15,7 @@ from zluda.compiler.amd.surroundings import external
 from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.ir import Value, constant, vector_type
-from zluda.compiler.layout import parameter_layout
+from zluda.compiler.layout import FUNCTION_STRIDE, FUNCTIONS, parameter_layout
 from zluda.compiler.stops import FAULT_CODES
 from zluda.compiler.target import Lanes, Refusal, Shape
 from zluda.errors import UnsupportedError
@@ -125,8 +125,12 @@ class MemoryOps(SpecialRegisters):
         if variable is not None:
             return one(_module_variable(f, variable))
         if name in f.unit.module.function_names:
-            return one(constant("i64", f.unit.handle(name)))
+            return one(f.b.add(self.first_function(f), f.unit.function_offset(name)))
         raise UnsupportedError(f"address of {name}")
+
+    def first_function(self, f: FunctionCodegen) -> Value:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        return external(f, FUNCTIONS, FUNCTION_STRIDE)
 
     def stack_pointer(self, f: FunctionCodegen, variable: Variable) -> Value:
         """A local variable, or a parameter of a call or function, in scratch."""

@@ -52,9 +52,11 @@ def normal_form(unit: Unit) -> Iterator[str]:
             yield repr(("variable", name, *_variable(variable)))
         if name in unit.module.function_names:
             yield repr(("function", name, _signature(unit.module.function(name))))
-    # A function's handle is in the code wherever its address is taken (compiler/layout.py).
+    # A function's place in its module is in the code wherever its address is taken (compiler/layout.py).
     taken = dict.fromkeys(n for f in functions for n in _taken(f, unit))
-    yield repr([(name, unit.handle(name)) for name in (*unit.candidates, *taken)])
+    yield repr([(name, unit.function_offset(name)) for name in (*unit.candidates, *taken)])
+    if unit.calls_through_pointers:
+        yield repr(("functions", len(unit.module.function_names)))
 
 
 def _taken(function: Function, unit: Unit) -> Iterator[str]:

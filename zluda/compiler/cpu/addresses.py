@@ -18,7 +18,7 @@ from zluda.compiler.cpu.context import SHARED_STRIDE
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
-from zluda.compiler.layout import parameter_layout, round_up
+from zluda.compiler.layout import FUNCTIONS, parameter_layout, round_up
 from zluda.compiler.stops import FAULT_CODES, sized
 from zluda.compiler.target import WARP, Geometry, Lanes, Shape
 from zluda.errors import UnsupportedError
@@ -69,7 +69,7 @@ class AddressOps:
             found: Value = constant("i1", 0)
             for variable in f.unit.module.variables.values():
                 if variable.space == "const" and variable.size:
-                    start = self._module_variable(f, variable.name)
+                    start = self._module_symbol(f, variable.name)
                     found = b.or_(b.icmp("ult", b.sub(address, start), variable.size), found)
             return found
         size = {
@@ -126,13 +126,17 @@ class AddressOps:
         if name in offsets:
             return Lanes(shape, (f.b.add(context_field(f, "params", "i64"), offsets[name]),))
         if name in f.function.variables or name in f.unit.module.variables:
-            return Lanes(shape, (self._module_variable(f, name),))
+            return Lanes(shape, (self._module_symbol(f, name),))
         if name in f.unit.module.function_names:
-            return uniform(constant("i64", f.unit.handle(name)))
+            return uniform(f.b.add(self.first_function(f), f.unit.function_offset(name)))
         raise UnsupportedError(f"address of {name}")
 
-    def _module_variable(self, f: FunctionCodegen, name: str) -> Value:
-        """A module variable's address, from the table the device fills in; loaded at the function's entry."""
+    def first_function(self, f: FunctionCodegen) -> Value:
+        """See :class:`~zluda.compiler.target.TargetOps`."""
+        return self._module_symbol(f, FUNCTIONS)
+
+    def _module_symbol(self, f: FunctionCodegen, name: str) -> Value:
+        """A symbol's address, from the table the device fills in; loaded at the function's entry."""
         table = context_field(f, "symbols", "i64")
         index = f.unit.symbol_index(name)
 

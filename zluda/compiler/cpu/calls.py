@@ -16,6 +16,7 @@ from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
 from zluda.compiler.cpu.warp import stop
 from zluda.compiler.ir import Builder, Value
+from zluda.compiler.lower.calls import of_another_module
 from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes, Refusal
 from zluda.compiler.unit import Unit
 from zluda.errors import UnsupportedError
@@ -135,6 +136,7 @@ class CallOps(MemoryOps):
         names: list[str],
         results: list[CallValue],
         arguments: list[CallValue],
+        others: Refusal,
     ) -> None:
         """For each function it may be, call it for the lanes whose pointer says so."""
         remaining = f.mask_bits()
@@ -144,8 +146,11 @@ class CallOps(MemoryOps):
         alive = b.alloca("i32", align=4)
         b.store(b.const("i32", 0), alive, align=4)
         whole = f.mask
+        first = self.first_function(f)
+        targets = f.vectors(target)
+        offsets = [b.sub(t, b.splat(first, t.lanes)) for t in targets]
         for name in names:
-            chosen = f.pack_bits([b.icmp("eq", t, f.unit.handle(name)) for t in f.vectors(target)])
+            chosen = f.pack_bits([b.icmp("eq", o, f.unit.function_offset(name)) for o in offsets])
             bits = b.and_(b.load("i32", slot, align=4), chosen)
             some, past = b.fresh("calls"), b.fresh("called")
             b.cond_branch(b.icmp("ne", bits, 0), some, past)
@@ -160,6 +165,14 @@ class CallOps(MemoryOps):
         left = b.load("i32", slot, align=4)
         b.cond_branch(b.icmp("ne", left, 0), bad, good)
         b.label(bad)
+        foreign = b.and_(left, f.pack_bits([of_another_module(f, t) for t in targets]))
+        refused, invalid = b.fresh("refused"), b.fresh("invalid")
+        b.cond_branch(b.icmp("ne", foreign, 0), refused, invalid)
+        b.label(refused)
+        with f.masked(tuple(f.unpack_bits(foreign))):
+            f.ops.refuse(f, others)
+        b.branch(invalid)
+        b.label(invalid)
         with f.masked(tuple(f.unpack_bits(left))):
             f.ops.trap(f, "call")
         b.branch(good)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from zluda.compiler.ir import Value
+from zluda.compiler.layout import FUNCTION_STRIDE, FUNCTION_WINDOW
 from zluda.compiler.lower.table import lowers
 from zluda.compiler.services import STOPS
 from zluda.compiler.target import CallValue, Refusal
@@ -88,7 +90,16 @@ def _indirect(
         raise f.unsupported(instruction, "call through a pointer with results in registers")
     prototype = f.unit.prototype(instruction, f.function)
     names = [n for n in f.unit.candidates if n in f.unit.functions and _fits(f.unit.functions[n], prototype)]
-    f.ops.call_through(f, f.read_bits(callee, 64), names, results, arguments)
+    others = Refusal("call through a pointer to a function of another module", f.place(instruction))
+    f.ops.call_through(f, f.read_bits(callee, 64), names, results, arguments, others)
+
+
+def of_another_module(f: FunctionCodegen, target: Value) -> Value:
+    """Whether an address that names none of the callees is that of a function of another module."""
+    b, module = f.b, f.unit.module
+    own = b.sub(target, b.splat(f.ops.first_function(f), target.lanes))
+    elsewhere = b.icmp("uge", own, FUNCTION_STRIDE * len(module.function_names))
+    return b.and_(elsewhere, b.icmp("eq", b.lshr(target, 32), FUNCTION_WINDOW))
 
 
 def _fits(function: Function, prototype: CallPrototype | None) -> bool:

@@ -21,7 +21,7 @@ from zluda.compiler.target import APART, CompiledKernel, Together
 from zluda.device.amd.clusters import ClusterMemory
 from zluda.device.base import Dim3, KernelParameter
 from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
-from zluda.device.placement import VariableMemory, Variables
+from zluda.device.placement import FunctionAddresses, VariableMemory, Variables
 from zluda.device.together import arrangement, check_room
 from zluda.errors import Error, LaunchError, UnsupportedError
 from zluda.ptx import Module
@@ -71,6 +71,9 @@ class Loader(Protocol[K_co]):
     def variables(self) -> VariableMemory:
         """Where module variables live."""
         ...
+
+    @property
+    def functions(self) -> FunctionAddresses: ...
 
     @property
     def refusals(self) -> RefusalCell: ...
@@ -208,7 +211,7 @@ class AmdKernel(Generic[K]):
             return self.code.device.refusals.address
         if symbol == WORKSPACE:
             return self._clusters.workspace()
-        return self.code.global_variable(symbol)[0]
+        return self.code.address(symbol)
 
     def unload(self) -> None:
         """Free the code object."""
@@ -241,7 +244,7 @@ class AmdCode(Generic[K]):
     def __init__(self, device: Loader[K], module: Module, globals_at: Mapping[str, int]) -> None:
         self.device, self.module = device, linked(module)
         self.kernel_names = tuple(module.kernel_names)
-        self._variables = Variables(device.variables, self.module, globals_at)
+        self._variables = Variables(device.variables, device.functions, self.module, globals_at)
         self._kernels: dict[str, AmdKernel[K]] = {}
 
     def kernel(self, name: str) -> AmdKernel[K]:
@@ -256,6 +259,10 @@ class AmdCode(Generic[K]):
     def global_variable(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a ``.global`` or ``.const`` variable."""
         return self._variables[name]
+
+    def address(self, symbol: str) -> int:
+        """Where what a kernel names by ``symbol`` is."""
+        return self._variables.address(symbol)
 
     def unload(self) -> None:
         """Free variables and code."""

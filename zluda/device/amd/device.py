@@ -13,6 +13,7 @@ from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, Emula
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.faults import thread_index
+from zluda.device.placement import FunctionAddresses
 from zluda.device.together import cluster_shape
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module
@@ -56,7 +57,7 @@ class AmdDevice(HostMemory):
         )
         self.name = self.target_id = name
         self.memory = self.variables = self.emulator.memory
-        self.refusals = RefusalCell(self.memory)
+        self.refusals, self.functions = RefusalCell(self.memory), FunctionAddresses()
         self.wave_size = wave_size or default_wave_size(self.emulator.target)
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> AmdCode[EmulatedKernel]:

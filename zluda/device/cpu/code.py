@@ -13,7 +13,7 @@ from zluda.device.base import Dim3, KernelParameter
 from zluda.device.cpu.link import LinkedKernel
 from zluda.device.cpu.memory import Memory
 from zluda.device.limits import required_block, thread_limit
-from zluda.device.placement import Variables
+from zluda.device.placement import FunctionAddresses, Variables
 from zluda.errors import Error
 from zluda.ptx import Module
 from zluda.records import dataclass
@@ -78,12 +78,14 @@ class CpuKernel:
 class CpuCode:
     """Implements :class:`zluda.device.base.Code`.
 
-    ``own_symbols`` are what code can name beside the module's variables, and where that is.
+    ``functions`` gives the module's functions their addresses; ``own_symbols`` are what code can name beside
+    them and the module's variables, and where that is.
     """
 
     def __init__(
         self,
         memory: Memory,
+        functions: FunctionAddresses,
         module: Module,
         globals_at: Mapping[str, int],
         *,
@@ -98,7 +100,7 @@ class CpuCode:
         self._own_symbols = own_symbols
         self.kernel_names = tuple(module.kernel_names)
         self._kernels: dict[str, CpuKernel] = {}
-        self._variables = Variables(memory, self.module, globals_at)
+        self._variables = Variables(memory, functions, self.module, globals_at)
 
     def kernel(self, name: str) -> CpuKernel:
         """Raises Error when the module has no such kernel, PtxError when its text is wrong."""
@@ -117,7 +119,7 @@ class CpuCode:
     def address(self, symbol: str) -> int:
         """Where what a kernel names by ``symbol`` is."""
         own = self._own_symbols.get(symbol)
-        return self._variables[symbol][0] if own is None else own
+        return self._variables.address(symbol) if own is None else own
 
     def unload(self) -> None:
         """Free the variables and forget the code."""

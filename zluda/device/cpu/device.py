@@ -18,6 +18,7 @@ from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.cpu.pool import Pool
 from zluda.device.faults import guard_bytes, outside, thread_index
 from zluda.device.limits import MAX_SHARED_BYTES, validate
+from zluda.device.placement import FunctionAddresses
 from zluda.device.together import arrangement, check_room, cluster_shape, resident_blocks
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
@@ -52,6 +53,7 @@ class CpuDevice(HostMemory):
         self.numerics, self.contract, self.check, self.seed = numerics, contract, check, seed
         self._perturbation = Perturbation()
         self._ranges = Ranges()
+        self._functions = FunctionAddresses()
         self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
         cache.prepare()
         runtime()
@@ -63,6 +65,7 @@ class CpuDevice(HostMemory):
         own = {PERTURBATION: ctypes.addressof(self._perturbation), RANGES: ctypes.addressof(self._ranges)}
         return CpuCode(
             self.memory,
+            self._functions,
             module,
             globals_at or {},
             numerics=self.numerics,

@@ -15,6 +15,7 @@ from zluda.device.amd.hip.runtime import Runtime, load
 from zluda.device.amd.hip.streams import HipStreams
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
+from zluda.device.placement import FunctionAddresses
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
@@ -62,7 +63,7 @@ class HipDevice:
         self.product = name if self.target.name in name else f"{name}, {self.target.name}"
         self.memory = HipMemory(self.runtime, ordinal, self.name, reservations)
         self.variables = _Anywhere(self.memory)
-        self.refusals = RefusalCell(self.variables)
+        self.refusals, self.functions = RefusalCell(self.variables), FunctionAddresses()
         self.streams = HipStreams(self.runtime)
         self._closed = False
 
