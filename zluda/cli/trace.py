@@ -33,6 +33,36 @@ from zluda.trace.presets import PRESETS
     show_default=True,
     help="Record the processes that the program starts too, each in a file of its own.",
 )
+@click.option(
+    "--kernel", metavar="REGEX", help="Record the memory only of launches of these kernels: --kernel gemm."
+)
+@click.option(
+    "--launches",
+    metavar="NUMBERS",
+    help="Only of these launches, counted from 0: --launches 100-200, 7, 500-, 0-1000/10, with commas between.",
+)
+@click.option(
+    "--sample",
+    type=int,
+    metavar="N",
+    help="Only of the first N launches of each kernel in each shape: --sample 3.",
+)
+@click.option(
+    "--start-on",
+    metavar="MARKER",
+    help="Only from this driver call or NVTX range on: --start-on cuProfilerStart, nvtx:step#3.",
+)
+@click.option(
+    "--stop-on",
+    metavar="MARKER",
+    help="Only up to this driver call, or the end of this NVTX range: --stop-on cuProfilerStop, nvtx:step#5."
+    "  [default: what ends what --start-on names]",
+)
+@click.option(
+    "--budget",
+    metavar="SIZE",
+    help="Stop recording memory, not calls, when the trace has this size: --budget 2GB.",
+)
 @click.option("--attach", "pid", type=int, metavar="PID", help="Record a process that is running.")
 @click.option("--quiet", is_flag=True, help="Say nothing when all went well.")
 @click.argument("app", nargs=-1, type=click.UNPROCESSED)
@@ -42,6 +72,12 @@ def command(
     preset: str | None,
     ptx_jit: bool,
     follow_children: bool,
+    kernel: str | None,
+    launches: str | None,
+    sample: int | None,
+    start_on: str | None,
+    stop_on: str | None,
+    budget: str | None,
     pid: int | None,
     quiet: bool,
     app: tuple[str, ...],
@@ -53,8 +89,17 @@ def command(
     Example: zluda trace -o saxpy.bin ./saxpy 4096
     """
     from zluda.report.words import plural
+    from zluda.trace.choice import Choice
     from zluda.trace.session import record
 
+    choice = Choice.parse(
+        kernel=kernel,
+        launches=launches,
+        sample=sample,
+        start_on=start_on,
+        stop_on=stop_on,
+        budget=budget,
+    )
     if (pid is None) == (not app):
         raise click.UsageError("one of a program to start and --attach PID is needed")
     if pid is not None:
@@ -63,7 +108,9 @@ def command(
         from zluda.trace.attach import attach
 
         app = (f"process {pid}",)
-        outcome = attach(pid, output, capture=capture, follow_children=follow_children, note=say)
+        outcome = attach(
+            pid, output, capture=capture, follow_children=follow_children, choice=choice, note=say
+        )
     else:
         outcome = record(
             app,
@@ -72,6 +119,7 @@ def command(
             preset=preset,
             ptx_jit=ptx_jit,
             follow_children=follow_children,
+            choice=choice,
             note=say,
         )
     for problem in outcome.problems:

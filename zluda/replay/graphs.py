@@ -18,7 +18,7 @@ from zluda.errors import Error, UnsupportedError
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
-from zluda.replay.launching import LEFT_OUT, LaunchPlayer, result_of
+from zluda.replay.launching import LEFT_OUT, LaunchPlayer, passed_over, result_of
 from zluda.replay.memory import LiveAllocation, Ranges
 from zluda.replay.playback import why
 from zluda.replay.recovery import Recovery, death
@@ -61,6 +61,10 @@ class GraphPlayer:
         self._failure: Unavailable | None = None
         self._end: int | None = None
         self._written = False  # by a node that is no kernel
+        self.passed_over: Unavailable | None = (
+            None  # why none of it is replayed: it was not selected for the record
+        )
+        self._passed: list[Launch] = []
 
     def begin(self, call: Call) -> bool:
         """A graph is launched; False where the record does not have its nodes."""
@@ -68,8 +72,13 @@ class GraphPlayer:
         self._kernels, self._written = [], False
         unknown = self._unknown.get(call.sequence)
         self._failure = None if unknown is None else Unavailable(Verdict.GAP, f"its graph: {unknown}")
-        wanted = self._trace.iter_launches(call.sequence + 1, (self._end or call.sequence) + 1)
-        chosen = [self._selection.contains(one.call, one.kernel) for one in wanted]
+        kernels = list(self._trace.iter_launches(call.sequence + 1, (self._end or call.sequence) + 1))
+        self.passed_over, self._passed = next((passed_over(one) for one in kernels if one.left_out), None), []
+        if self._end is not None and self._trace.call(self._end).result == 0:  # its memory was looked at
+            memory = self._recovery.state.memory
+            for one in kernels:
+                memory.believe(self._launches.reach(one), call.sequence - 1)
+        chosen = [self._selection.contains(one.call, one.kernel) for one in kernels]
         if chosen and not any(chosen):
             self._failure = LEFT_OUT
         return self._end is not None
@@ -77,6 +86,11 @@ class GraphPlayer:
     def is_end(self, call: Call) -> bool:
         """Whether ``call`` is the end of the graph."""
         return call.sequence == self._end
+
+    def pass_over(self, launch: Launch | None) -> None:
+        """A node of a graph that was not selected for the record."""
+        if launch is not None:
+            self._passed.append(launch)
 
     def wrote(self) -> None:
         """A node that is no kernel has written memory."""
@@ -138,6 +152,10 @@ class GraphPlayer:
 
     def end(self, call: Call) -> tuple[list[LaunchResult], Ranges]:
         """The graph has ended: the results of its kernels, and what it changed."""
+        if self.passed_over is not None:
+            results = [self._launches.pass_over(launch) for launch in self._passed]
+            self.passed_over, self._passed, self._end = None, [], None
+            return results, {}
         kernels, failure = self._kernels, self._failure
         self._kernels, self._failure, self._end = [], None, None
         live = self._recovery.state.memory.live

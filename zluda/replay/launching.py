@@ -20,7 +20,7 @@ from zluda.replay.memory import LiveAllocation, Ranges
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death
 from zluda.runner import RunnerDied
-from zluda.tracefile import Call, Launch, Selection
+from zluda.tracefile import Call, Launch, LeftOut, Selection
 from zluda.tracefile.reachability import NESTED_LIMIT
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class LaunchPlayer:
         """Run a launch and judge it, or say why not."""
         state = self._recovery.state
         reach = self.reach(launch)
+        if launch.captured:
+            state.memory.believe(reach, launch.call - 1)
         blocked = self.why_left_out(launch, reach)
         if blocked is not None:
             return self._without(launch, reach, blocked)
@@ -70,6 +72,15 @@ class LaunchPlayer:
         if not launch.captured and not recorded:
             return self._unrecorded(launch, replayed, seconds)
         return self.judge(call, launch, reach, recorded, replayed, since, seconds)
+
+    def pass_over(self, launch: Launch) -> LaunchResult:
+        """A launch whose memory was left off the record on purpose is not replayed: nobody could judge it, and
+        those that were selected begin with what the record found before them.
+        """
+        self._recovery.state.memory.doubt()
+        why_not = passed_over(launch)
+        assert why_not is not None
+        return result_of(launch, why_not.verdict, why_not.reason)
 
     def settle(self) -> None:
         """After a launch was judged and written: one that is ``within`` leaves the record's memory behind.
@@ -290,6 +301,15 @@ _NO_ENVELOPE = (
     "it differs, and computes approximately; inside a graph its inputs are not on record, "
     "so no envelope can be drawn"
 )
+
+_PASSED_OVER = {LeftOut.UNSELECTED: Verdict.NOT_REPLAYED, LeftOut.OVER_BUDGET: Verdict.NOT_COMPARED}
+
+
+def passed_over(launch: Launch) -> Unavailable | None:
+    """Why a launch is not replayed that was recorded without its memory on purpose; None for others."""
+    left_out = launch.left_out
+    return None if left_out is None else Unavailable(_PASSED_OVER[left_out], left_out.reason)
+
 
 LEFT_OUT = Unavailable(Verdict.NOT_REPLAYED, "left out by the selection")
 

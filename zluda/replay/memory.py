@@ -5,6 +5,7 @@ For each live allocation this keeps, in bytes of it:
 * ``known``: what the record's timeline says truly. A write that the record has no pages for takes bytes out;
 * ``differing``: where replay and record are known to part, and since which call;
 * ``unrecorded``: what the replay wrote and the record cannot tell;
+* ``doubted``: what was known until launches came that were not selected for the record, and may have written it;
 * a digest of each 64 KiB page, so that what a launch changed is found without keeping a copy.
 """
 
@@ -22,6 +23,7 @@ from zluda.replay.arrays import Arrays, LiveArray, targets_to_keys
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.intervals import IntervalSet
 from zluda.tracefile import PAGE_BYTES, Allocation, AllocationKind, Page, Trace
+from zluda.tracefile.memory import known_runs
 from zluda.tracefile.reachability import LiveSpans, reachable
 
 Ranges = dict[int, IntervalSet]
@@ -49,6 +51,7 @@ class LiveAllocation:
     differing: IntervalSet = field(default_factory=IntervalSet)
     differing_since: int | None = None
     unrecorded: IntervalSet = field(default_factory=IntervalSet)
+    doubted: IntervalSet = field(default_factory=IntervalSet)
     reached: bool = False  # by a launch: its contents may be computed ones
     taint: Unavailable | None = None  # why its contents cannot be trusted until the record restores them
     digests: dict[int, bytes] = field(default_factory=dict)
@@ -73,6 +76,8 @@ class ReplayMemory:
 
     def __init__(self, trace: Trace, access: MemoryAccess) -> None:
         self._trace, self._access = trace, access
+        self._selective = bool(trace.meta.get("selection"))
+        self._believed = False  # something has become known since all was doubted
         self.live: dict[int, LiveAllocation] = {}
         self._spans = LiveSpans()
         self._absent_spans = LiveSpans()
@@ -257,7 +262,9 @@ class ReplayMemory:
 
     def adopted(self, one: LiveAllocation, start: int, stop: int) -> None:
         """Replay and record now hold the same bytes in [start, stop), and the record has them."""
+        self._believed = True
         one.known.add(start, stop)
+        one.doubted.remove(start, stop)
         one.unrecorded.remove(start, stop)
         one.differing.remove(start, stop)
         if not one.differing:
@@ -288,6 +295,43 @@ class ReplayMemory:
                 for piece, end in _pieces(start, stop):
                     self.write(one, piece, self._trace.read_allocation(one.id, call, piece, end - piece)[0])
             one.taint = None
+
+    # --- launches that were not selected for the record --------------------------------------------------
+
+    def doubt(self) -> None:
+        """A launch whose effect is neither on record nor replayed may have written anything."""
+        if not self._believed:
+            return
+        for one in self.live.values():
+            for start, stop in one.known:
+                one.doubted.add(start, stop)
+            one.known = IntervalSet()
+        self._believed = False
+
+    def believe(self, reach: Iterable[LiveAllocation], call: int) -> None:
+        """After ``call`` comes a launch that was selected: before it the record looked at all that it reaches.
+
+        So what is doubted holds still, but for what was found changed and has been taken in; what the replay
+        wrote by itself since is the record's again.
+        """
+        for one in reach if self._selective else ():
+            if one.doubted:
+                self._believed = True
+            for start, stop in one.doubted:
+                one.known.add(start, stop)
+            rewritten = [(0, one.size)] if one.taint is not None else list(one.unrecorded)
+            one.doubted, one.taint = IntervalSet(), None
+            for start, stop in rewritten:
+                for piece, end in _pieces(start, stop):
+                    self._believe_record(one, call, piece, end)
+
+    def _believe_record(self, one: LiveAllocation, call: int, start: int, stop: int) -> None:
+        data, mask = self._trace.read_allocation(one.id, call, start, stop - start)
+        if mask is None:
+            self.write(one, start, data)
+            return
+        for left, right in known_runs(mask):
+            self.write(one, start + left, data[left:right])
 
     # --- what changed ---------------------------------------------------------------------------------
 

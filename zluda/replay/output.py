@@ -118,7 +118,7 @@ class ReplayWriter:
         if launch is not None:
             ran = result is not None and result.seconds is not None
             self._write_launch(launch, captured=ran)
-            if not ran and not node:
+            if not ran and not node and launch.left_out is None:
                 self._writer.add_gap(call.sequence, NOT_REPLAYED, result.reason if result else "")
         self._write_pages(call.sequence, memory, changed, found=False)
 
@@ -187,7 +187,12 @@ class ReplayWriter:
             fidelity=launch.fidelity,
         )
         self._writer.add_launch(
-            launch.call, shape, launch.parameters, stream=launch.stream, captured=captured
+            launch.call,
+            shape,
+            launch.parameters,
+            stream=launch.stream,
+            captured=captured,
+            left_out=launch.left_out,
         )
 
     def close(self) -> None:

@@ -15,7 +15,9 @@ What happens to one call:
 5. The runner died (``recovery``): a new one is started, calls that make objects are replayed up to here, and
    memory is set to the record's. So one crash costs one verdict.
 6. A graph (``graphs``) is launched: its nodes follow as calls, are issued, and judged when it has ended.
-7. Contents that the record found without a call's doing (what the host wrote into memory that it shares with
+7. A launch that was not selected for the record (``zluda trace --kernel`` and the like) is passed over, and all
+   memory doubted; the next one that was finds what it reaches on record, and believed.
+8. Contents that the record found without a call's doing (what the host wrote into memory that it shares with
    the GPU; what was there before a launch first reached it) are written into the replay: they are inputs.
 """
 
@@ -45,6 +47,10 @@ from zluda.tracefile.graphs import LAUNCH as GRAPH_LAUNCH
 
 # Calls without a handler whose effect may reach any memory, not just what their arguments point to.
 _REACHES_ANYTHING = ("cuGraphLaunch", "cuLaunch", "cuStreamBatchMemOp", "cuMemcpy3DBatch", "cuMemcpyBatch")
+
+
+# What nodes of a graph do that is left out with the graph; what they make and free is not.
+_NODE_WORK = (Phase.WRITE, Phase.COPY)
 
 
 class Player:
@@ -142,6 +148,11 @@ class Player:
         if base == GRAPH_LAUNCH and not self._graphs.begin(call):
             return self._graphs.unplayed(call.sequence, NODES_UNKNOWN), self._without_handler(call, None)[1]
         phase = None if handler is None else handler.phase
+        if node and self._graphs.passed_over is not None and (launch is not None or phase in _NODE_WORK):
+            self._graphs.pass_over(launch)
+            return None, self._settle(call, None)
+        if launch is not None and launch.left_out is not None:
+            return self._launches.pass_over(launch), self._settle(call, None)
         if launch is not None and phase is Phase.LAUNCH and node:
             self._graphs.play(call, launch)
             return None, {}

@@ -111,7 +111,7 @@ class Recovery:
                 continue
             one.known, one.reached = before.known, before.reached
             memory.restore(upto, [one])
-            one.taint = _LOST if before.unrecorded else before.taint
+            one.taint = _LOST if before.unrecorded or before.doubted else before.taint
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from zluda.errors import Error
+from zluda.trace.choice import Choice
 from zluda.trace.session import PROGRESS_SECONDS, Options, Outcome, Session, check_place, import_frida
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 
@@ -25,6 +26,7 @@ def attach(
     ring_bytes: int = DEFAULT_RING_BYTES,
     progress_seconds: float = PROGRESS_SECONDS,
     follow_children: bool = True,
+    choice: Choice | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Record process ``pid`` from now on until it ends, or until we get SIGINT or SIGTERM; then it goes on.
@@ -38,7 +40,7 @@ def attach(
     check_place(output)
     command = _command_of(pid)
     _check_unrecorded(pid)
-    options = Options(capture, ring_bytes, progress_seconds, follow_children)
+    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice or Choice())
     session = Session(frida, command, output, options, note or (lambda text: None), {})
     stop, started = threading.Event(), time.monotonic()
     old = {number: signal.signal(number, _setter(stop)) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -25,7 +25,14 @@ from zluda.trace.images import read_module
 from zluda.trace.provenance import PtxSources
 from zluda.tracefile import TraceWriter
 from zluda.tracefile.drain import TAILS_KEY, Drain
-from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
+from zluda.tracefile.ring import (
+    FAILURE,
+    FLAG_FAILED,
+    FLAG_OVER_BUDGET,
+    FLAG_STOPPED,
+    Control,
+    rings_directory,
+)
 
 _IDLE_SECONDS = 0.002
 _BUSY_RECORDS = 2000
@@ -73,6 +80,7 @@ class Recorder:
         while not finished:
             self.control["HEARTBEAT_NS"] = time.monotonic_ns()
             moved = self.drain.step()
+            self._keep_to_budget()
             # Many small passes cost more than few large ones, and a launch-bound application fills a ring
             # in a second.
             idle = 0.02 if moved > _BUSY_RECORDS else min(0.02, idle * 1.5) if not moved else _IDLE_SECONDS
@@ -81,6 +89,16 @@ class Recorder:
             if commands.ended and not finished:
                 finished = bool(self.control["AGENT_GONE"]) or not _alive(self.control["APP_PID"])
         return self._finish(orderly=not commands.ended)
+
+    def _keep_to_budget(self) -> None:
+        """Tell the agent when the trace has the size it may have: memory is not recorded from then on."""
+        budget = self.drain.options.get("budget", 0)
+        if budget and not self.control["FLAGS"] & FLAG_OVER_BUDGET and self.writer.size() > budget:
+            self.control["FLAGS"] |= FLAG_OVER_BUDGET
+            call = self.control["SEQUENCE"]
+            text = f"the trace had reached {budget:,} bytes: no memory is recorded from about call {call} on"
+            self.writer.add_gap(None, "budget", text)
+            self.writer.set_meta({"budget_call": call})
 
     def _obey(self, command: dict[str, Any]) -> bool:
         if "meta" in command:
@@ -121,6 +139,7 @@ class Recorder:
             "calls": self.drain.calls,
             "launches": self.drain.launches,
             "stall_ns": self.control["STALL_NS"],
+            "over_budget": bool(self.control["FLAGS"] & FLAG_OVER_BUDGET),
             "lost_threads": self.control["LOST_THREADS"],
             "open_call": None if last is None else [last, self.drain.open[last].signature.row["name"]],
         }

@@ -15,8 +15,9 @@ from typing import Any
 
 from zluda.errors import Error
 from zluda.trace import spec
+from zluda.trace.choice import Choice
 from zluda.trace.own_process import command_line
-from zluda.tracefile.drain import FUNCTIONS_FILE
+from zluda.tracefile.drain import FUNCTIONS_FILE, OPTIONS_FILE
 from zluda.tracefile.ring import Control, rings_directory
 from zluda.tracefile.schema import check_replaceable
 
@@ -25,13 +26,21 @@ class Recording:
     """Starts when the process is found to have a CUDA driver; ends when the process does."""
 
     def __init__(
-        self, trace: Path, pid: int, exports: list[str], *, ring_bytes: int, meta: Mapping[str, Any]
+        self,
+        trace: Path,
+        pid: int,
+        exports: list[str],
+        *,
+        ring_bytes: int,
+        meta: Mapping[str, Any],
+        choice: Choice,
     ) -> None:
         """Raises :class:`zluda.Error` where the trace cannot be written."""
         self.trace, self.pid = trace, pid
         self._variables = meta.get("environment", {})
         self.rows = spec.functions(exports)
         self.directory = rings_directory(trace)
+        self._options = {"budget": choice.budget, "redact": choice.redact}
         self._prepare(ring_bytes)
         self.send(meta={**meta, "pid": pid})
 
@@ -40,6 +49,7 @@ class Recording:
             self._clear()
             self.directory.mkdir()
             (self.directory / FUNCTIONS_FILE).write_text(json.dumps(self.rows))
+            (self.directory / OPTIONS_FILE).write_text(json.dumps(self._options))
             self._control = Control.create(self.directory, ring_bytes)
         except OSError as error:
             raise Error(f"{self.trace}: cannot be written: {error.strerror}") from None

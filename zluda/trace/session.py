@@ -22,6 +22,7 @@ from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.trace import presets, spec
 from zluda.trace.application import Application
+from zluda.trace.choice import Choice, javascript_pattern
 from zluda.trace.index import write_index
 from zluda.trace.programs import loads_libraries
 from zluda.trace.recording import Recording
@@ -41,6 +42,14 @@ class Options:
     ring_bytes: int
     progress_seconds: float
     follow_children: bool = True
+    choice: Choice = Choice()
+
+    def __post_init__(self) -> None:
+        """Raises :class:`zluda.Error` where there is no memory of launches to choose from."""
+        if self.capture == "calls" and self.choice.given.keys() - {"budget"}:
+            names = ", ".join(sorted(self.choice.given.keys() - {"budget"}))
+            raise Error(f"{names}: with --capture calls no launch has its memory on record")
+        self.choice.check_names(spec.functions())
 
 
 @dataclass(slots=True)
@@ -70,6 +79,7 @@ def record(
     preset: str | None = None,
     ptx_jit: bool = False,
     follow_children: bool = True,
+    choice: Choice | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
@@ -77,13 +87,15 @@ def record(
     ``capture`` is ``"calls"`` (no memory but what the host sends), ``"outputs"`` (what launches changed) or
     ``"full"`` (also what they found changed by others).
     With ``follow_children`` those that use CUDA are recorded beside it, with their process id in the name,
-    and ``STEM.index.json`` lists all processes. ``note`` gets one line
+    and ``STEM.index.json`` lists all processes. ``choice`` says of which launches memory is recorded. ``note`` gets one line
     for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
     to be seen; ``ptx_jit`` has the driver compile PTX where machine code is beside it. Raises
     :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
+    choice = choice or Choice()
+    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice)
     frida = import_frida()
     check_place(Path(output))
     note = note or (lambda text: None)
@@ -93,7 +105,6 @@ def record(
         note(presets.explained(preset, chosen))
         variables |= chosen
     process = Application(command, variables)
-    options = Options(capture, ring_bytes, progress_seconds, follow_children)
     session = Session(frida, list(command), Path(output), options, note, variables)
     started = time.monotonic()
     with _forwarded_signals(process.pid):
@@ -225,12 +236,14 @@ class Session:
                 payload["names"],
                 ring_bytes=self._options.ring_bytes,
                 meta=self._meta(pid, payload),
+                choice=self._options.choice,
             )
         except Error as error:
             self._problem(str(error))
             script.post({"type": "table", "error": str(error)})
             return
         self._recordings[pid] = recording
+        choice = self._options.choice
         directory = recording.directory.absolute()
         script.post(
             {
@@ -241,10 +254,12 @@ class Session:
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows],
                 "nodes": spec.NODE_ENTRIES,
+                "choice": list(choice.pack()),
+                "kernels": javascript_pattern(choice.kernel) if choice.kernel else None,
                 "stateBytes": spec.STATE_BYTES,
                 "functionBytes": spec.FUNCTION_BYTES,
             },
-            spec.pack(recording.rows),
+            spec.pack(recording.rows, choice),
         )
 
     def _hooked(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
@@ -315,6 +330,7 @@ class Session:
             "start": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "start_ns": time.monotonic_ns(),
             **({"attached": True} if pid in self._late else {}),
+            **({"selection": self._options.choice.given} if self._options.choice.given else {}),
         }
 
     def _close(self, recording: Recording) -> None:

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from zluda.driver.table import driver_api
+from zluda.trace.choice import MARKER_NAME_BYTES, MAX_RANGES, Choice
 from zluda.tracefile import ring
 
 MAX_PARAMETERS = 18
@@ -104,7 +105,18 @@ SPECIALS = [
 ]
 
 C_FILES = (
-    *("state", "ring", "launch", "digest", "allocations", "arrays", "sharing", "reading", "finding"),
+    *(
+        "state",
+        "ring",
+        "launch",
+        "choice",
+        "digest",
+        "allocations",
+        "arrays",
+        "sharing",
+        "reading",
+        "finding",
+    ),
     *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks"),
 )
 """The agent's C code, each file after those it uses."""
@@ -129,6 +141,7 @@ CUDA_VALUES = {
     "CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH": 4,
     "CU_STREAM_CAPTURE_MODE_RELAXED": 2,
     "CU_STREAM_NON_BLOCKING": 1,
+    "CU_EVENT_DISABLE_TIMING": 2,
     "CU_STREAM_PER_THREAD": 2,
     "CU_MEMORYTYPE_HOST": 1,
     "CU_MEMORYTYPE_DEVICE": 2,
@@ -165,12 +178,13 @@ def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def pack(rows: list[dict[str, Any]]) -> bytes:
+def pack(rows: list[dict[str, Any]], choice: Choice | None = None) -> bytes:
     """All functions as the agent's ``struct function``, one after the other."""
-    return b"".join(_pack_function(index, row) for index, row in enumerate(rows))
+    choice = choice or Choice()
+    return b"".join(_pack_function(index, row, choice.marks(row)) for index, row in enumerate(rows))
 
 
-def _pack_function(index: int, row: dict[str, Any]) -> bytes:
+def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
     parameters = [_pack_parameter(p) for p in row["parameters"]]
     streams = [i for i, p in enumerate(row["parameters"]) if p["type"] == "CUstream"]
     fixed = [p for p in row["parameters"] if p["pointee"]]
@@ -184,7 +198,7 @@ def _pack_function(index: int, row: dict[str, Any]) -> bytes:
         streams[-1] if streams else 0xFF,
         row["name"].endswith(("_ptsz", "_ptds")),
         variable,
-        0,
+        marks,
     )
     return head + b"".join(parameters).ljust(MAX_PARAMETERS * _PARAMETER.size, b"\0")
 
@@ -211,6 +225,8 @@ def c_source() -> str:
         "MAX_FINDERS": MAX_FINDERS,
         "MAX_SPARES": MAX_SPARES,
         "CAPTURE_FULL": CAPTURE_FULL,
+        "MAX_RANGES": MAX_RANGES,
+        "MARKER_NAME": MARKER_NAME_BYTES,
         "HAS_INPUTS": HAS_INPUTS,
         "HAS_OUTPUTS": HAS_OUTPUTS,
         "HAS_VARIABLE": HAS_VARIABLE,

@@ -31,6 +31,8 @@ from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
+OPTIONS_FILE = "options.json"
+"""``budget``: the bytes after which contents are not recorded; ``redact``: digests in their place."""
 SPILL_BYTES = 64 << 20
 """Data of one open call beyond this waits in a temporary file."""
 FOREVER = (1 << 63) - 1
@@ -96,6 +98,8 @@ class Drain:
     ) -> None:
         self.directory, self.writer = directory, writer
         self.effects = Effects(writer, read_module, self._answer)
+        options = directory / OPTIONS_FILE
+        self.options: dict[str, Any] = json.loads(options.read_text()) if options.exists() else {}
         self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
         self.devices: list[dict[str, Any]] = []
         self.driver_version = 0

@@ -221,7 +221,7 @@ class Effects:
 
     def _add_launch(self, call: Completed, shape: int, stream: int) -> None:
         stream -= (stream >> 63) << 64
-        captured = call.flags & ring.LEAVE_CAPTURED
+        captured = ring.CAPTURED_OF_FLAGS[call.flags & 0xFF]
         self.launches.append((call.sequence, shape, stream, call.packed, None, captured))
 
     # --- code ---------------------------------------------------------------------------------------

@@ -127,6 +127,8 @@ class FastLaunches:
         shape: NDArray[np.int64],
         signature: Mapping[int, int],
     ) -> Rows:
+        import numpy as np
+
         entered, left, data = batch.rows[first], batch.rows[first + 1], batch.data
         begins = starts[first] * ring.SLOT_BYTES + _BODY
         bodies, packed = begins.tolist(), (begins + _WORDS_BYTES).tolist()
@@ -134,6 +136,7 @@ class FastLaunches:
         stream_at = _BODY + _STREAM_AT
         stream = slots[starts[first], stream_at : stream_at + 8].copy().view("<i8")[:, 0].tolist()
         sequence = entered["sequence"].tolist()
+        captured = np.frombuffer(ring.CAPTURED_OF_FLAGS, np.uint8)
         calls = zip(
             sequence,
             repeat(batch.ring.thread),
@@ -150,7 +153,7 @@ class FastLaunches:
             stream,
             [data[at:end] for at, end in zip(packed, ends, strict=True)],
             repeat(None),
-            (left["function"] & ring.LEAVE_CAPTURED).tolist(),
+            captured[left["function"] & 0xFF].tolist(),
         )
         return Rows(list(calls), list(launches))
 

@@ -115,6 +115,16 @@ def gather(
     return join(parts)
 
 
+def known_runs(mask: bytes) -> Iterator[Span]:
+    """The runs of 1 in a mask of 0 and 1."""
+    start = mask.find(1)
+    while start >= 0:
+        stop = mask.find(0, start)
+        stop = len(mask) if stop < 0 else stop
+        yield start, stop
+        start = mask.find(1, stop)
+
+
 def join(parts: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes | None]:
     """Adjoining ranges as one."""
     data = b"".join(part for part, _ in parts)

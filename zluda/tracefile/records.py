@@ -7,7 +7,7 @@ monotonic clock.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 Dim3 = tuple[int, int, int]
@@ -198,10 +198,28 @@ class Shape(NamedTuple):
     fidelity: Fidelity
 
 
+class LeftOut(IntEnum):
+    """Why a launch was recorded without the memory that it changed; the number is `captured` of its row."""
+
+    UNSELECTED = 2
+    OVER_BUDGET = 3
+
+    @property
+    def reason(self) -> str:
+        """For a person."""
+        return _LEFT_OUT[self]
+
+
+_LEFT_OUT = {
+    LeftOut.UNSELECTED: "not selected when it was recorded",
+    LeftOut.OVER_BUDGET: "budget: the trace had its size when it was recorded",
+}
+
+
 class Launch(NamedTuple):
     """One kernel launch. ``parameters`` is the packed parameter buffer, ``attributes`` the launch
     attributes as recorded. ``captured``: the memory that the launch can reach was looked at after it, so
-    that `pages` of this call are all that it changed there.
+    that `pages` of this call are all that it changed there. ``left_out``: why that was not to be done.
     """
 
     call: int
@@ -220,6 +238,7 @@ class Launch(NamedTuple):
     gpu_time_ns: int | None
     fidelity: Fidelity
     captured: bool
+    left_out: LeftOut | None = None
 
 
 class Allocation(NamedTuple):

@@ -101,6 +101,15 @@ LEAVE_CAPTURED = 1
 """The memory that the launch reaches was looked at after it."""
 LEAVE_DEFERRED = 2
 """The stream is capturing: the call was noted in a graph and not carried out."""
+LEAVE_UNSELECTED = 0x10
+"""A launch whose memory was not asked for."""
+LEAVE_OVER_BUDGET = 0x20
+"""A launch after the trace had reached the size that was given."""
+CAPTURED_OF_FLAGS = bytes(
+    3 if flags & LEAVE_OVER_BUDGET else 2 if flags & LEAVE_UNSELECTED else flags & LEAVE_CAPTURED
+    for flags in range(256)
+)
+"""What the `launch` row of a call with these flags has as `captured`."""
 
 PHASE_BEFORE, PHASE_AFTER = 0, 1
 
@@ -133,6 +142,8 @@ FLAG_STOPPED = 1
 FLAG_FAILED = 2
 """The recorder could not go on; why is in the file ``FAILURE`` beside the rings, if that could be written."""
 FAILURE = "failure"
+FLAG_OVER_BUDGET = 4
+"""The trace has reached the size that was given: contents are not recorded any more."""
 RING = {"MAGIC": 0, "CAPACITY": 8, "THREAD": 16, "CLOSED": 24, "HEAD": 64, "TAIL": 128}
 
 RECORD_HEADER = struct.Struct("<IHHQQIIQ")  # commit, kind, slots, sequence, time_ns, function, length, extra
@@ -155,6 +166,9 @@ def c_defines() -> str:
         "FLAG_STOPPED": FLAG_STOPPED,
         "LEAVE_CAPTURED": LEAVE_CAPTURED,
         "LEAVE_DEFERRED": LEAVE_DEFERRED,
+        "LEAVE_UNSELECTED": LEAVE_UNSELECTED,
+        "LEAVE_OVER_BUDGET": LEAVE_OVER_BUDGET,
+        "FLAG_OVER_BUDGET": FLAG_OVER_BUDGET,
         "PHASE_BEFORE": PHASE_BEFORE,
         "PHASE_AFTER": PHASE_AFTER,
         "PARAMETER_ATTRIBUTES": PARAMETER_ATTRIBUTES,

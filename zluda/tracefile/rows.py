@@ -22,6 +22,7 @@ from zluda.tracefile.records import (
     Gap,
     Image,
     Launch,
+    LeftOut,
     LoadedModule,
     ModuleKind,
     Noise,
@@ -168,7 +169,8 @@ def launch(row: Sequence[Any], shape: Shape, function: Function) -> Launch:
         layout=function.layout,
         gpu_time_ns=_optional(gpu_time_ns),
         fidelity=shape.fidelity,
-        captured=bool(captured),
+        captured=captured == 1,
+        left_out=LeftOut(captured) if _integer(captured) > 1 else None,
     )
 
 

@@ -66,7 +66,7 @@ _CONVERSIONS: tuple[tuple[str, str, str, Callable[[Any], object]], ...] = (
 )
 
 # A launch of which pages are lost must not look as if it had changed nothing.
-_DOUBT_CAPTURES = "UPDATE launch SET captured = 0"
+_DOUBT_CAPTURES = "UPDATE launch SET captured = 0 WHERE captured = 1"
 
 
 def salvage(source: Path, target: Path) -> dict[str, int]:

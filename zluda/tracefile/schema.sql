@@ -106,7 +106,8 @@ CREATE TABLE launch (
     stream      INTEGER NOT NULL,
     parameters  BLOB NOT NULL,     -- the packed parameter buffer
     gpu_time_ns INTEGER,           -- of writers that time launches otherwise than by gpu_time
-    captured    INTEGER NOT NULL   -- 1: reachable memory was looked at after the launch
+    captured    INTEGER NOT NULL   -- 1: reachable memory was looked at after the launch; 2: it was not selected; 3: it came
+                                   -- after the trace had the size it may have
 ) STRICT;
 
 -- Memory, by generation: an address alone is never a key.

@@ -18,7 +18,7 @@ from typing import Any
 from zluda.errors import TraceError
 from zluda.tracefile import schema
 from zluda.tracefile.blobs import BlobStore
-from zluda.tracefile.memory import page_numbers
+from zluda.tracefile.memory import known_runs, page_numbers
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import PAGE_BYTES, Allocation
 from zluda.tracefile.writer import TraceWriter
@@ -159,15 +159,5 @@ def known_contents(trace: Trace, allocation: Allocation, call: int) -> Iterator[
         start = number * PAGE_BYTES
         size = min(PAGE_BYTES, allocation.size - start)
         data, known = trace.read_allocation(allocation.id, call, start, size)
-        for low, high in [(0, size)] if known is None else _ones(known):
+        for low, high in [(0, size)] if known is None else known_runs(known):
             yield start + low, data[low:high]
-
-
-def _ones(mask: bytes) -> Iterator[tuple[int, int]]:
-    """The runs of 1 in a mask of 0 and 1."""
-    start = mask.find(1)
-    while start >= 0:
-        stop = mask.find(0, start)
-        stop = len(mask) if stop < 0 else stop
-        yield start, stop
-        start = mask.find(1, stop)

@@ -22,6 +22,7 @@ from zluda.tracefile.records import (
     Dim3,
     Direction,
     Fidelity,
+    LeftOut,
     ModuleKind,
     Noise,
     Parameter,
@@ -35,7 +36,7 @@ FinishRow = tuple[int, int, int, bytes]
 """sequence, end_ns, result, arguments"""
 
 LaunchRow = tuple[int, int, int, bytes, int | None, int]
-"""call, shape id, stream, packed parameters, gpu_time_ns, captured (0 or 1)"""
+"""call, shape id, stream, packed parameters, gpu_time_ns, captured (0 to 3, see `schema.sql`)"""
 
 _BULK_ROWS = 500  # times 8 columns, well below the 32766 variables that SQLite allows in a statement
 
@@ -203,9 +204,11 @@ class TraceWriter:
         stream: int = 0,
         gpu_time_ns: int | None = None,
         captured: bool = False,
+        left_out: LeftOut | None = None,
     ) -> None:
         """One launch of a :meth:`shape`; see :meth:`add_launches` for many."""
-        self.add_launches([(call, shape, _signed(stream), parameters, gpu_time_ns, int(captured))])
+        row = (call, shape, _signed(stream), parameters, gpu_time_ns, int(left_out or captured))
+        self.add_launches([row])
 
     def add_launches(self, rows: Iterable[LaunchRow]) -> None:
         """Many launches; ``stream`` is below 2^63 here."""
@@ -277,6 +280,11 @@ class TraceWriter:
             f"INSERT INTO noise VALUES ({', '.join('?' * len(Noise._fields))})",
             (one._replace(mask=self._put(mask, one.call), unbounded=one.unbounded) for one, mask in noise),
         )
+
+    def size(self) -> int:
+        """Bytes that the file has, or will have when it is closed."""
+        (pages,) = self._one("PRAGMA page_count", ())
+        return int(pages) * schema.SQLITE_PAGE_BYTES
 
     def commit(self) -> None:
         """Make everything written so far survive the death of this process."""

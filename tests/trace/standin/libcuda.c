@@ -99,6 +99,8 @@ API cuCtxSetCurrent (void * context) { current = context; return OK; }
 API cuCtxGetCurrent (void ** context) { *context = current; return OK; }
 API cuCtxGetDevice (int * device) { *device = 0; return current ? OK : INVALID_CONTEXT; }
 API cuCtxSynchronize (void) { return OK; }
+API cuProfilerStart (void) { return OK; }
+API cuProfilerStop (void) { return OK; }
 
 /* --- memory ------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
-  'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
   'getpid', 'process_vm_readv',
 ];
 
@@ -138,15 +138,25 @@ function libc() {
   return symbols;
 }
 
+// Whether a kernel's name is one that was asked for; of each kernel once, see choice.c.
+function kernelMatcher(pattern) {
+  const expression = pattern === null ? /^/ : new RegExp(pattern[0], pattern[1]);
+  return new NativeCallback(name => expression.test(name.readUtf8String()) ? 1 : 0, 'int', ['pointer']);
+}
+
 function startAgent(table) {
   state = Memory.alloc(table.stateBytes);
-  agent = new CModule(source, Object.assign({ state }, libc()));
+  const kernel_matches = kernelMatcher(table.kernels);
+  agent = new CModule(source, Object.assign({ state, kernel_matches }, libc()));
+  agent.kernel_matches = kernel_matches;  // as long as the module
+  agent.choice = Memory.alloc(table.choice.length);
+  agent.choice.writeByteArray(table.choice);
   const openControl = new NativeFunction(agent.open_control, 'pointer', ['pointer']);
   const control = openControl(Memory.allocUtf8String(table.control));
   if (control.isNull())
     throw new Error(`cannot map ${table.control}`);
-  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'int', 'int', 'uint64']);
-  const failed = start(control, Memory.allocUtf8String(table.directory), table.outputs,
+  const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'pointer', 'int', 'int', 'uint64']);
+  const failed = start(control, Memory.allocUtf8String(table.directory), agent.choice, table.outputs,
     late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);

@@ -33,6 +33,7 @@ struct allocation
   u32 kind, references, pages, targets, target_room;
   u32 shared, closed, own;      /* MEMORY_SHARED, MEMORY_CLOSED, MEMORY_OWN */
   u32 place;                    /* PLACE_ */
+  u64 seen;                     /* `unseen` of the state when it was last looked at */
   volatile u32 dead;            /* a call has begun to free it: not to be touched any more */
   u64 physical;                 /* of mapped memory: its handle; what else has it holds the same */
   struct allocation * next;     /* among those that a call ends */

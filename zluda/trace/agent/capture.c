@@ -298,6 +298,44 @@ wait_for_stream (struct call * call, u64 time, u64 stream)
   }
 }
 
+/* Wait for what a launch on the call's stream would wait for: on the legacy stream, other streams' work too, which an
+ * event tells and a query does not. */
+static void
+wait_for_work (struct call * call)
+{
+  struct thread * self = call->thread;
+  u64 context = 0, start = now (), queries = 0, result;
+
+  if (self->order_generation != state.contexts_ended)
+    self->order_context = 0;
+  state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
+  if (self->order_context != context)
+  {
+    self->order_context = 0;
+    if ((state.driver.cuEventCreate ((u64) &self->order_event, CU_EVENT_DISABLE_TIMING, 0, 0) & 0xffffffff) == 0)
+      self->order_context = context;
+    self->order_generation = state.contexts_ended;
+  }
+  if (self->order_context == 0
+      || state.driver.cuEventRecord (self->order_event, call->stream, 0, 0) & 0xffffffff)
+  {
+    wait_for_stream (call, call->start, call->stream);
+    return;
+  }
+  while ((result = state.driver.cuEventQuery (self->order_event, 0, 0, 0) & 0xffffffff) == CUDA_ERROR_NOT_READY)
+  {
+    if (++queries > 64)
+      sleep_ns (queries > 4096 ? 500000 : 5000);
+    if (now () - start > state.progress_limit)
+    {
+      write_gap (call, call->start, "memory", "no progress for some seconds, the stream was not waited for");
+      return;
+    }
+  }
+  if (result != 0)
+    write_error_gap (call, call->start, "the stream failed, its memory was not looked at: CUresult ", (u32) result);
+}
+
 /* --- capture around a launch --------------------------------------------------------------------------- */
 
 static void
@@ -451,6 +489,7 @@ static u32
 look_at_reached (struct call * call, u64 time, u32 phase)
 {
   struct thread * self = call->thread;
+  u64 unseen = state.unseen;
   u32 index, error;
 
   for (index = 0; index != self->reached_count; index++)
@@ -460,8 +499,10 @@ look_at_reached (struct call * call, u64 time, u32 phase)
     if (allocation->closed)
       continue;
     begin_looking (allocation);
-    if (phase == PHASE_BEFORE && (allocation->shared || state.full))
+    if (phase == PHASE_BEFORE && (allocation->shared || state.full || allocation->seen != unseen))
       distrust (allocation); /* others write it without a call, or may */
+    if (phase == PHASE_BEFORE)
+      allocation->seen = unseen;
     if (phase == PHASE_AFTER && allocation->array != NULL && !(allocation->array->flags & ARRAY_SURFACE))
     {
       end_looking (allocation); /* no kernel can write it */
@@ -486,6 +527,8 @@ capture_before_launch (struct call * call)
 {
   u32 direct;
 
+  if (is_choosing ()) /* nothing was waited for since the last one that was chosen */
+    wait_for_work (call);
   find_reached (call);
   direct = call->thread->reached_count;
   if (look_at_reached (call, call->start, PHASE_BEFORE) == 0)

@@ -141,6 +141,13 @@ release_end (struct end * end)
     release (end->allocation);
 }
 
+/* Whether the record has what an allocation holds, or would have by what is looked at. */
+static int
+is_settled (const struct allocation * allocation)
+{
+  return !is_choosing () || (takes_contents () && allocation != NULL && allocation->seen == state.unseen);
+}
+
 /* The host's bytes, where what the copy leaves behind will not be read back. */
 static void
 enter_box_copy (struct call * call)
@@ -152,7 +159,7 @@ enter_box_copy (struct call * call)
     return;
   find_end (&from, &box.from, &box);
   find_end (&to, &box.to, &box);
-  if (from.host != 0 && to.host == 0 && (!state.outputs || to.allocation == NULL))
+  if (from.host != 0 && to.host == 0 && (!state.outputs || to.allocation == NULL || is_choosing ()) && takes_contents ())
     write_rows (call, call->start, 0, DIRECTION_IN, &from, &box);
   release_end (&from);
   release_end (&to);
@@ -161,6 +168,8 @@ enter_box_copy (struct call * call)
 static void
 leave_unknown_write (struct call * call)
 {
+  if (leaves_unseen ())
+    return;
   wait_for_stream (call, call->end, call->stream);
   distrust_all ();
 }
@@ -170,6 +179,7 @@ leave_box_copy (struct call * call)
 {
   struct box_copy box;
   struct end from, to;
+  int looked;
 
   if (!state.outputs)
     return;
@@ -182,7 +192,8 @@ leave_box_copy (struct call * call)
     return;
   find_end (&from, &box.from, &box);
   find_end (&to, &box.to, &box);
-  if ((to.host == 0 || from.host == 0) && wait_for_stream (call, call->end, call->stream))
+  looked = to.host != 0 ? is_settled (from.allocation) : !leaves_unseen ();
+  if (looked && (to.host == 0 || from.host == 0) && wait_for_stream (call, call->end, call->stream))
   {
     if (to.host != 0)
       write_rows (call, call->end, 0, DIRECTION_OUT, &to, &box);
@@ -200,7 +211,7 @@ leave_array_write (struct call * call, u64 handle, u64 offset, u64 size)
   u32 level;
   struct allocation * allocation;
 
-  if (!state.outputs || size == 0 || (allocation = find_array (handle, &level)) == NULL)
+  if (!state.outputs || size == 0 || leaves_unseen () || (allocation = find_array (handle, &level)) == NULL)
     return;
   if (wait_for_stream (call, call->end, call->stream))
     capture_span (call, call->end, allocation, level_offset (allocation->array, level) + offset, size);
@@ -214,7 +225,7 @@ leave_flat_fill (struct call * call, u32 unit)
   u64 * word = call->word, width = word[3] * unit;
   struct allocation * allocation;
 
-  if (!state.outputs || width == 0 || word[4] == 0)
+  if (!state.outputs || width == 0 || word[4] == 0 || leaves_unseen ())
     return;
   allocation = wait_for_stream (call, call->end, call->stream) ? find_allocation (word[0]) : NULL;
   if (allocation == NULL)

@@ -435,12 +435,26 @@ enter_graph_launch (struct call * call)
     write_enter (&made);
     if (node->type == NODE_KERNEL)
       write_attributes (&made);
-    write_moved (&made, call->start, graph, index, BEFORE_GRAPH);
+    if (!(call->flags & LEFT_OUT)) /* else nobody replays it */
+      write_moved (&made, call->start, graph, index, BEFORE_GRAPH);
   }
   if (graph->unknown != NULL)
     write_gap (call, call->start, "graph", graph->unknown);
-  if (state.outputs)
+  if (state.outputs && !(call->flags & LEFT_OUT))
     capture_before_launch (call);
+}
+
+/* Whether one of the graph's kernels is chosen: its memory is looked at as a whole. */
+static int
+is_graph_chosen (struct call * call)
+{
+  struct graph * graph = call->graph;
+  u32 index, chosen = 0;
+
+  for (index = 0; graph != NULL && index != graph->count; index++)
+    if (graph->node[index].type == NODE_KERNEL && is_expanded (&graph->node[index]))
+      chosen |= (u32) is_chosen (graph->node[index].layout, (const u32 *) graph->node[index].body);
+  return chosen != 0;
 }
 
 /* Memory that a graph takes and gives back, from now on. */
@@ -492,9 +506,11 @@ leave_nodes (struct call * call, u64 result)
       made.start = call->end;
       write_enter (&made);
     }
+    made.flags |= call->flags & LEFT_OUT;
     if (result == 0)
     {
-      write_moved (&made, call->end, graph, index, AFTER_GRAPH);
+      if (!(call->flags & LEFT_OUT)) /* else it was not waited for */
+        write_moved (&made, call->end, graph, index, AFTER_GRAPH);
       leave_memory_node (&made, node);
       if (node->type == NODE_FILL && state.outputs)
         note_filled (node);
@@ -517,7 +533,9 @@ leave_graph_launch (struct call * call)
       leave_unknown_write (call);
     return;
   }
-  done = state.outputs && wait_for_stream (call, call->end, call->stream);
+  if (call->flags & LEFT_OUT)
+    atomic_add (&state.unseen, 1);
+  done = state.outputs && !(call->flags & LEFT_OUT) && wait_for_stream (call, call->end, call->stream);
   leave_nodes (call, 0);
   sequence = call->sequence + calls_of_graph (call);
   make_call (&end, call, state.stands_for.cuStreamQuery, sequence);

@@ -68,6 +68,12 @@ buffer_size (const struct call * call, const struct parameter * parameter)
   return (call->word[parameter->count] & 0xffffffffffffULL) * parameter->size;
 }
 
+static int
+is_from_host (const struct function * function)
+{
+  return function->special == SPECIAL_COPY_H2D || function->special == SPECIAL_COPY_H2D_ASYNC;
+}
+
 /* Strings, arrays, host buffers and images of one direction. */
 static void
 write_variable (struct call * call, u64 time, u32 direction)
@@ -81,6 +87,8 @@ write_variable (struct call * call, u64 time, u32 direction)
     const u8 * data = (const u8 *) call->word[index];
 
     if (data == NULL || parameter->direction != direction || parameter->rule < RULE_STRING)
+      continue;
+    if (parameter->rule == RULE_BUFFER && direction == DIRECTION_IN && is_from_host (function) && !takes_contents ())
       continue;
     if (parameter->rule == RULE_STRING)
       write_data (call, time, index, direction, 0, data, strlen ((const char *) data));
@@ -142,6 +150,8 @@ enter (GumInvocationContext * context)
   if (self == NULL || self->busy)
     return;
   self->busy = 1;
+  if (function->marks)
+    call_entered (function);
   call->function = function;
   call->thread = self;
   call->packed = NULL;
@@ -181,7 +191,10 @@ enter (GumInvocationContext * context)
     if (state.pending != NULL)
       resolve_pending (call);
     enter_launch (call);
+    choose (call);
   }
+  else if (function->special == SPECIAL_GRAPH_LAUNCH)
+    choose (call);
   if (state.late)
     find_earlier_memory (call);
   write_enter (call);
@@ -272,6 +285,8 @@ leave (GumInvocationContext * context)
   }
   if (result == 0 && is_load (call->function) && call->word[0] != 0)
     learn_globals (call, *(u64 *) call->word[0], call->function->special == SPECIAL_LIBRARY_LOAD);
+  if (call->function->marks)
+    call_left (call->function);
   allow_as_before (mode);
   self->current = call->outer;
   self->busy = 0;
@@ -294,7 +309,7 @@ missing (u64 a, u64 b, u64 c, u64 d)
 
 /* Called once; `control` is the mapped page. Returns 0, or what failed. */
 int
-start (void * control, const char * directory, int outputs, int late, u64 progress_limit)
+start (void * control, const char * directory, const struct choice * choice, int outputs, int late, u64 progress_limit)
 {
   u32 key = 0;
 
@@ -303,6 +318,8 @@ start (void * control, const char * directory, int outputs, int late, u64 progre
 #undef X
   state.control = control;
   strcpy (state.directory, directory);
+  state.choice = choice;
+  state.window = choice->open;
   state.outputs = outputs != 0;
   state.full = outputs == CAPTURE_FULL;
   state.late = (u32) late;

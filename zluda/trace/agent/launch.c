@@ -2,6 +2,8 @@
 
 enum { HANDLE_UNKNOWN, HANDLE_FUNCTION, HANDLE_KERNEL };
 
+struct sampled;
+
 struct layout
 {
   u64 handle;
@@ -11,6 +13,8 @@ struct layout
   u32 known;           /* offsets and sizes have been asked for */
   u32 count, total;
   u32 offset[MAX_KERNEL_PARAMETERS], size[MAX_KERNEL_PARAMETERS];
+  u32 named;           /* whether it is asked for by name: 1 or 2, for yes or no */
+  struct sampled * sampled;
 };
 
 /* CUlaunchConfig, CUlaunchAttribute */
@@ -66,6 +70,8 @@ note_handle (u64 handle, u32 kind, u64 owner, u64 parent)
     atomic_add (&state.generation, 1);
 }
 
+static void forget_choice (struct layout * layout);
+
 /* A module or library is unloaded: its handles may come again as others. */
 static void
 forget_handles_of (u64 owner)
@@ -82,6 +88,7 @@ forget_handles_of (u64 owner)
       layout->owner = layout->kernel = 0;
       layout->kind = HANDLE_UNKNOWN;
       layout->known = 0;
+      forget_choice (layout);
     }
   }
   unlock ();

@@ -29,7 +29,7 @@ enter_unified_copy (struct call * call)
 {
   call->to_host = memory_type (call->word[0]) == CU_MEMORYTYPE_HOST;
   call->from_host = memory_type (call->word[1]) == CU_MEMORYTYPE_HOST;
-  if (call->from_host && !call->to_host)
+  if (call->from_host && !call->to_host && takes_contents ())
     write_data (call, call->start, 1, DIRECTION_IN, 0, (void *) call->word[1], call->word[2]);
 }
 
@@ -44,7 +44,7 @@ enter_special (struct call * call)
       /* fall through */
     case SPECIAL_LAUNCH:
     case SPECIAL_LAUNCH_COOPERATIVE:
-      if (state.outputs && !(call->flags & LEAVE_DEFERRED))
+      if (state.outputs && !(call->flags & (LEAVE_DEFERRED | LEFT_OUT)))
         capture_before_launch (call);
       break;
     case SPECIAL_COPY_UNIFIED:
@@ -76,7 +76,7 @@ enter_special (struct call * call)
       enter_graph_launch (call);
       break;
     case SPECIAL_COPY_H2A:
-      if (!state.outputs)
+      if ((!state.outputs || is_choosing ()) && takes_contents ())
         write_data (call, call->start, 2, DIRECTION_IN, 0, (void *) call->word[2], call->word[3]);
       break;
     default:
@@ -102,7 +102,7 @@ leave_allocation (struct call * call)
     kind = MEMORY_MANAGED;
   else if (special == SPECIAL_ALLOCATE_HOST)
     kind = MEMORY_HOST;
-  if (call->function->stream != 0xff && state.outputs) /* until the stream gets there it cannot be read */
+  if (call->function->stream != 0xff && state.outputs && !is_choosing ()) /* until the stream gets there it cannot be read */
     wait_for_stream (call, call->end, call->stream);
   state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
   add_allocation (base, size, kind | MEMORY_OWN, context);
@@ -114,22 +114,34 @@ leave_write (struct call * call, u64 address, u64 size, const u8 * host)
 {
   if (size == 0 || !state.outputs)
     return;
-  note_written (address, size, host);
-  wait_for_stream (call, call->end, call->stream);
+  if (host == NULL || takes_contents ())
+    note_written (address, size, host);
+  if (!leaves_unseen ())
+    wait_for_stream (call, call->end, call->stream);
 }
 
 /* Device memory was copied to the host: the bytes delivered, once they are. */
 static void
 leave_delivery (struct call * call, u32 parameter, u64 size)
 {
-  if (state.outputs && size != 0 && wait_for_stream (call, call->end, call->stream))
+  struct allocation * from;
+  int settled = 1;
+
+  if (is_choosing ())
+  {
+    from = find_allocation (call->word[1]);
+    settled = is_settled (from);
+    if (from != NULL)
+      release (from);
+  }
+  if (state.outputs && size != 0 && settled && wait_for_stream (call, call->end, call->stream))
     write_data (call, call->end, parameter, DIRECTION_OUT, 0, (void *) call->word[parameter], size);
 }
 
 static void
 leave_device_copy (struct call * call, u64 to, u64 size)
 {
-  if (size == 0 || !state.outputs)
+  if (size == 0 || !state.outputs || leaves_unseen ())
     return;
   if (wait_for_stream (call, call->end, call->stream))
     capture_range (call, call->end, to, size);
@@ -153,6 +165,11 @@ leave_launch (struct call * call)
 {
   if (!state.outputs)
     return;
+  if (call->flags & LEFT_OUT)
+  {
+    atomic_add (&state.unseen, 1);
+    return;
+  }
   if (capture_after_launch (call, call->end))
     call->flags |= LEAVE_CAPTURED;
 }
@@ -230,7 +247,7 @@ leave_special (struct call * call)
       leave_graph_launch (call);
       break;
     case SPECIAL_HOST_FUNCTION:
-      if (state.outputs) /* what it writes is there for the calls that come after */
+      if (state.outputs && !leaves_unseen ()) /* what it writes is there for the calls that come after */
         wait_for_stream (call, call->end, call->stream);
       break;
     case SPECIAL_GRAPH_INSTANTIATE:

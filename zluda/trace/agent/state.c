@@ -15,6 +15,7 @@ typedef gint64 i64;
 extern char * strcpy (char * to, const char * from);
 extern char * strcat (char * to, const char * from);
 extern int strcmp (const char * a, const char * b);
+extern int memcmp (const void * a, const void * b, u64 size);
 extern void * pthread_getspecific (u32 key);
 extern int pthread_setspecific (u32 key, const void * value);
 extern int pthread_key_create (u32 * key, void (* destructor) (void *));
@@ -48,7 +49,7 @@ extern int kill (int pid, int signal);
 /* The driver entries that the agent itself calls. */
 #define DRIVER_ENTRIES(X) \
   X (cuCtxGetCurrent) X (cuCtxGetDevice) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) \
-  X (cuStreamSynchronize) \
+  X (cuStreamSynchronize) X (cuEventCreate) X (cuEventRecord) X (cuEventQuery) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
   X (cuMemHostAlloc) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
@@ -96,7 +97,7 @@ struct function
   u8 stream;      /* the parameter that names the stream; 0xff: none */
   u8 per_thread;  /* a _ptsz or _ptds form: stream 0 is the thread's own */
   u8 variable;    /* has data of variable size */
-  u8 reserved;
+  u8 marks;       /* MARK_: opens or closes the window of what is chosen */
   struct parameter parameter[MAX_PARAMETERS];
 };
 
@@ -122,6 +123,7 @@ struct ring
 
 struct allocation;
 struct layout;
+struct choice;
 
 /* One a thread of the application. */
 struct thread
@@ -138,6 +140,7 @@ struct thread
   u8 * staging;
   u64 * results;       /* digests from the GPU, behind the staging buffer; NULL: that is not pinned */
   u64 stream_context[4], stream_handle[4], stream_generation;
+  u64 order_context, order_event, order_generation; /* what is waited for before a chosen launch */
   struct allocation * reached[MAX_REACHED];
   u32 reached_count;
 };
@@ -184,6 +187,10 @@ struct state
   u32 body_count, body_room;
   u32 device_count;
   volatile u32 described;               /* the devices are on record */
+  const struct choice * choice;  /* of launches */
+  volatile u32 window;           /* open: launches may be chosen */
+  volatile u64 unseen;           /* calls that were not looked at and may have written memory */
+  volatile u64 launches, openings, closings; /* counted: launches in the window, and its markers */
   struct driver driver;
   struct stands_for stands_for;
 };

@@ -1,0 +1,116 @@
+/* A program of steps, of which a recording may choose: `choosing STEPS`. What it prints is what memory holds at the end.
+ *
+ * A step: cuMemcpyHtoD to x, saxpy (y += 2 x), triple (numbers), on even steps triple again in another shape,
+ * cuMemcpyDtoD of half of the numbers, saxpy (z += 2 y), cuMemcpyDtoH of z. cuProfilerStart and cuProfilerStop are called
+ * before step 2 and after step 3. Where NVTX is built in, each step is a range.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "cuda_api.h"
+
+#ifdef WITH_NVTX
+#include <nvtx3/nvToolsExt.h>
+#else
+#define nvtxRangePushA(name) 0
+#define nvtxRangePop() 0
+#endif
+
+CUresult cuProfilerStart (void);
+CUresult cuProfilerStop (void);
+
+#define CHECK(call) do { int r_ = (call); if (r_) { fprintf (stderr, "%s: %d\n", #call, r_); exit (1); } } while (0)
+
+static char ptx[] =
+  ".version 8.0\n.target sm_90\n.address_size 64\n"
+  ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n"
+  "\t.reg .pred %q; .reg .b32 %i, %n, %d; .reg .f32 %a, %u, %v; .reg .b64 %x, %y, %o;\n"
+  "\tld.param.u32 %n, [n];\n\tld.param.f32 %a, [a];\n\tld.param.u64 %x, [x];\n\tld.param.u64 %y, [y];\n"
+  "\tmov.u32 %i, %ctaid.x;\n\tmov.u32 %d, %ntid.x;\n\tmul.lo.u32 %i, %i, %d;\n\tmov.u32 %d, %tid.x;\n"
+  "\tadd.u32 %i, %i, %d;\n\tsetp.ge.u32 %q, %i, %n;\n\t@%q ret;\n\tmul.wide.u32 %o, %i, 4;\n"
+  "\tadd.u64 %x, %x, %o;\n\tadd.u64 %y, %y, %o;\n\tld.global.f32 %u, [%x];\n\tld.global.f32 %v, [%y];\n"
+  "\tmul.rn.f32 %u, %a, %u;\n\tadd.rn.f32 %v, %v, %u;\n\tst.global.f32 [%y], %v;\n\tret;\n}\n"
+  ".visible .entry triple(.param .u64 p, .param .u32 n)\n{\n"
+  "\t.reg .pred %q; .reg .b32 %i, %n, %d; .reg .b64 %p, %o;\n"
+  "\tld.param.u64 %p, [p];\n\tld.param.u32 %n, [n];\n"
+  "\tmov.u32 %i, %ctaid.x;\n\tmov.u32 %d, %ntid.x;\n\tmul.lo.u32 %i, %i, %d;\n\tmov.u32 %d, %tid.x;\n"
+  "\tadd.u32 %i, %i, %d;\n\tsetp.ge.u32 %q, %i, %n;\n\t@%q ret;\n\tmul.wide.u32 %o, %i, 4;\n"
+  "\tadd.u64 %p, %p, %o;\n\tld.global.u32 %d, [%p];\n\tmad.lo.u32 %d, %d, 3, 1;\n"
+  "\tst.global.u32 [%p], %d;\n\tret;\n}\n";
+
+#define N 256
+static float x[N], z[N];
+static unsigned numbers[N];
+static void * saxpy, * triple;
+static CUdeviceptr dx, dy, dz, dn;
+
+static void
+run_saxpy (CUdeviceptr from, CUdeviceptr to)
+{
+  unsigned n = N;
+  float a = 2;
+  void * parameters[] = { &n, &a, &from, &to };
+
+  CHECK (cuLaunchKernel (saxpy, 2, 1, 1, N / 2, 1, 1, 0, NULL, parameters, NULL));
+}
+
+static void
+run_triple (unsigned blocks)
+{
+  unsigned n = N;
+  void * parameters[] = { &dn, &n };
+
+  CHECK (cuLaunchKernel (triple, blocks, 1, 1, N / blocks, 1, 1, 0, NULL, parameters, NULL));
+}
+
+static void
+step (int number)
+{
+  nvtxRangePushA ("step");
+  for (int i = 0; i < N; i++)
+    x[i] = (float) (i % 7 + number);
+  CHECK (cuMemcpyHtoD_v2 (dx, x, sizeof x));
+  run_saxpy (dx, dy);
+  run_triple (2);
+  if (number % 2 == 0)
+    run_triple (4);
+  CHECK (cuMemcpyDtoD_v2 (dn, dn + sizeof numbers / 2, sizeof numbers / 2));
+  run_saxpy (dy, dz);
+  CHECK (cuMemcpyDtoH_v2 (z, dz, sizeof z));
+  nvtxRangePop ();
+}
+
+int
+main (int argc, char ** argv)
+{
+  int device, steps = atoi (argv[1]);
+  void * context, * module;
+  double sum = 0;
+
+  CHECK (cuInit (0));
+  CHECK (cuDeviceGet (&device, 0));
+  CHECK (cuCtxCreate_v2 (&context, 0, device));
+  CHECK (cuModuleLoadData (&module, ptx));
+  CHECK (cuModuleGetFunction (&saxpy, module, "saxpy"));
+  CHECK (cuModuleGetFunction (&triple, module, "triple"));
+  CHECK (cuMemAlloc_v2 (&dx, sizeof x));
+  CHECK (cuMemAlloc_v2 (&dy, sizeof x));
+  CHECK (cuMemAlloc_v2 (&dz, sizeof x));
+  CHECK (cuMemAlloc_v2 (&dn, sizeof numbers));
+  for (int i = 0; i < N; i++)
+    numbers[i] = i;
+  CHECK (cuMemcpyHtoD_v2 (dn, numbers, sizeof numbers));
+  CHECK (cuMemsetD32_v2 (dy, 0, N));
+  for (int number = 0; number < steps; number++)
+  {
+    if (number == 2)
+      CHECK (cuProfilerStart ());
+    step (number);
+    if (number == 3)
+      CHECK (cuProfilerStop ());
+  }
+  CHECK (cuMemcpyDtoH_v2 (numbers, dn, sizeof numbers));
+  for (int i = 0; i < N; i++)
+    sum += z[i] + numbers[i] % 1000;
+  printf ("%.0f\n", sum);
+  return 0;
+}
