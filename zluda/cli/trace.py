@@ -39,7 +39,7 @@ from zluda.trace.presets import PRESETS
 @click.option(
     "--launches",
     metavar="NUMBERS",
-    help="Only of these launches, counted from 0: --launches 100-200, 7, 500-, 0-1000/10, with commas between.",
+    help="Only of these launches, counted from 0: --launches 100-200 or 7,500-,0-99/10.",
 )
 @click.option(
     "--sample",

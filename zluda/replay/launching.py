@@ -74,8 +74,8 @@ class LaunchPlayer:
         return self.judge(call, launch, reach, recorded, replayed, since, seconds)
 
     def pass_over(self, launch: Launch) -> LaunchResult:
-        """A launch whose memory was left off the record on purpose is not replayed: nobody could judge it, and
-        those that were selected begin with what the record found before them.
+        """A launch whose memory was left off the record on purpose is not replayed: nobody could judge it,
+        and those that were selected begin with what the record found before them.
         """
         self._recovery.state.memory.doubt()
         why_not = passed_over(launch)

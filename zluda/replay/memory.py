@@ -5,7 +5,8 @@ For each live allocation this keeps, in bytes of it:
 * ``known``: what the record's timeline says truly. A write that the record has no pages for takes bytes out;
 * ``differing``: where replay and record are known to part, and since which call;
 * ``unrecorded``: what the replay wrote and the record cannot tell;
-* ``doubted``: what was known until launches came that were not selected for the record, and may have written it;
+* ``doubted``: what was known until launches came that were not selected for the record, and may have
+  written it;
 * a digest of each 64 KiB page, so that what a launch changed is found without keeping a copy.
 """
 
@@ -309,7 +310,7 @@ class ReplayMemory:
         self._believed = False
 
     def believe(self, reach: Iterable[LiveAllocation], call: int) -> None:
-        """After ``call`` comes a launch that was selected: before it the record looked at all that it reaches.
+        """After ``call`` comes a launch that was selected: before it the record looked at all it reaches.
 
         So what is doubted holds still, but for what was found changed and has been taken in; what the replay
         wrote by itself since is the record's again.

@@ -15,8 +15,8 @@ What happens to one call:
 5. The runner died (``recovery``): a new one is started, calls that make objects are replayed up to here, and
    memory is set to the record's. So one crash costs one verdict.
 6. A graph (``graphs``) is launched: its nodes follow as calls, are issued, and judged when it has ended.
-7. A launch that was not selected for the record (``zluda trace --kernel`` and the like) is passed over, and all
-   memory doubted; the next one that was finds what it reaches on record, and believed.
+7. A launch that was not selected for the record (``zluda trace --kernel`` and the like) is passed over, and
+   all memory doubted; before the next one that was, the record has what it reaches.
 8. Contents that the record found without a call's doing (what the host wrote into memory that it shares with
    the GPU; what was there before a launch first reached it) are written into the replay: they are inputs.
 """

@@ -87,8 +87,8 @@ def record(
     ``capture`` is ``"calls"`` (no memory but what the host sends), ``"outputs"`` (what launches changed) or
     ``"full"`` (also what they found changed by others).
     With ``follow_children`` those that use CUDA are recorded beside it, with their process id in the name,
-    and ``STEM.index.json`` lists all processes. ``choice`` says of which launches memory is recorded. ``note`` gets one line
-    for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
+    and ``STEM.index.json`` lists all processes. ``choice`` says of which launches
+    memory is recorded. ``note`` gets one line for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
     to be seen; ``ptx_jit`` has the driver compile PTX where machine code is beside it. Raises
     :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
     """
