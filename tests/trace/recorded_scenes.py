@@ -43,8 +43,9 @@ class Recorded:
     errors: str
 
 
-def run_trace(trace: Path, *command: str, capture: str = "outputs") -> Recorded:
+def run_trace(trace: Path, *command: str, capture: str = "outputs", timing: str = "events") -> Recorded:
     """Run the command line in a process of its own, as a user would."""
-    line = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), "--capture", capture, "--", *command]
+    options = ["-o", str(trace), "--capture", capture, "--timing", timing]
+    line = [sys.executable, "-m", "zluda", "trace", *options, "--", *command]
     result = subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=trace.parent)
     return Recorded(trace, result.returncode, result.stdout, result.stderr)

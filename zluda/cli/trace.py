@@ -22,6 +22,13 @@ from zluda.trace.presets import PRESETS
     "full: also what had changed before it.",
 )
 @click.option(
+    "--timing",
+    type=click.Choice(["events", "off"]),
+    default="events",
+    show_default=True,
+    help="events: the GPU time of each launch, by two events around it on its stream.",
+)
+@click.option(
     "--preset",
     type=click.Choice(PRESETS),
     help="Set what this framework needs so that its kernels' PTX is on record.",
@@ -69,6 +76,7 @@ from zluda.trace.presets import PRESETS
 def command(
     output: Path,
     capture: str,
+    timing: str,
     preset: str | None,
     ptx_jit: bool,
     follow_children: bool,
@@ -109,13 +117,20 @@ def command(
 
         app = (f"process {pid}",)
         outcome = attach(
-            pid, output, capture=capture, follow_children=follow_children, choice=choice, note=say
+            pid,
+            output,
+            capture=capture,
+            timing=timing,
+            follow_children=follow_children,
+            choice=choice,
+            note=say,
         )
     else:
         outcome = record(
             app,
             output,
             capture=capture,
+            timing=timing,
             preset=preset,
             ptx_jit=ptx_jit,
             follow_children=follow_children,

@@ -124,6 +124,8 @@ class Recorder:
             text = "threads without a ring (no space or no descriptor for it); their calls are lost"
             self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
         looked = {"bytes_looked_at": control["LOOKED_BYTES"], "bytes_moved": control["MOVED_BYTES"]}
+        if control["UNTIMED"]:
+            looked["launches_not_timed"] = control["UNTIMED"]
         self.writer.set_meta(
             {"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time(), **looked}
         )

@@ -32,6 +32,7 @@ class Recording:
         exports: list[str],
         *,
         ring_bytes: int,
+        timing: str,
         meta: Mapping[str, Any],
         choice: Choice,
     ) -> None:
@@ -41,10 +42,10 @@ class Recording:
         self.rows = spec.functions(exports)
         self.directory = rings_directory(trace)
         self._options = {"budget": choice.budget, "redact": choice.redact}
-        self._prepare(ring_bytes)
+        self._prepare(ring_bytes, timed=timing == "events")
         self.send(meta={**meta, "pid": pid})
 
-    def _prepare(self, ring_bytes: int) -> None:
+    def _prepare(self, ring_bytes: int, *, timed: bool) -> None:
         try:
             self._clear()
             self.directory.mkdir()
@@ -54,6 +55,7 @@ class Recording:
         except OSError as error:
             raise Error(f"{self.trace}: cannot be written: {error.strerror}") from None
         self._control["APP_PID"] = self.pid
+        self._control["TIMING"] = int(timed)
         self._control["HEARTBEAT_NS"] = time.monotonic_ns()
         descriptor = self._control.fileno()
         self._drain = subprocess.Popen(

@@ -30,6 +30,7 @@ from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
 
 CAPTURES = ("calls", "outputs", "full")
+TIMINGS = ("events", "off")
 PROGRESS_SECONDS = 10.0
 """How long a stream is waited for after a launch before it is let go, with a gap."""
 
@@ -43,6 +44,7 @@ class Options:
     progress_seconds: float
     follow_children: bool = True
     choice: Choice = Choice()
+    timing: str = "events"
 
     def __post_init__(self) -> None:
         """Raises :class:`zluda.Error` where there is no memory of launches to choose from."""
@@ -80,6 +82,7 @@ def record(
     ptx_jit: bool = False,
     follow_children: bool = True,
     choice: Choice | None = None,
+    timing: str = "events",
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
@@ -94,8 +97,10 @@ def record(
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
+    if timing not in TIMINGS:
+        raise ValueError(f"timing is {timing!r}, expected one of {', '.join(TIMINGS)}")
     choice = choice or Choice()
-    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice)
+    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice, timing)
     frida = import_frida()
     check_place(Path(output))
     note = note or (lambda text: None)
@@ -235,6 +240,7 @@ class Session:
                 pid,
                 payload["names"],
                 ring_bytes=self._options.ring_bytes,
+                timing=self._options.timing,
                 meta=self._meta(pid, payload),
                 choice=self._options.choice,
             )
@@ -320,6 +326,7 @@ class Session:
             "command": self._command,
             "working_directory": os.getcwd(),
             "capture": self._options.capture,
+            "timing": self._options.timing,
             "environment": self._variables,
             "host": platform.node(),
             "system": platform.platform(),

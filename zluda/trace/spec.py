@@ -22,6 +22,8 @@ MAX_REACHED = 512
 MAX_KERNEL_PARAMETERS = 512
 LAYOUT_PLACES = 1 << 16
 STATE_BYTES = 4096
+MAX_CLOCKS = 16
+"""Contexts whose launches are timed."""
 MAX_FINDERS = 16
 """Contexts in which the GPU digests pages; in further ones pages are read."""
 MAX_SPARES = 64
@@ -116,6 +118,7 @@ C_FILES = (
         "sharing",
         "reading",
         "finding",
+        "timing",
     ),
     *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks"),
 )
@@ -128,7 +131,15 @@ NODE_ENTRIES = [
 ]
 """The driver entries as which is put on record what is no call of the program."""
 
-HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE = 1, 2, 4
+HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE, WAITS = 1, 2, 4, 8
+
+_WAITING = frozenset(
+    {
+        *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuStreamQuery", "cuEventQuery"),
+        *("cuMemcpyDtoH", "cuMemcpy", "cuMemFree"),
+    }
+)
+"""Base names of the entries after which the GPU has come to an end of something."""
 
 # Values of the driver API that the agent uses (cuda.h).
 CUDA_VALUES = {
@@ -191,6 +202,7 @@ def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
     variable = any(p.get("rule") for p in row["parameters"]) * HAS_VARIABLE
     variable |= any(p["direction"] in ("in", "inout") for p in fixed) * HAS_INPUTS
     variable |= any(p["direction"] in ("out", "inout") for p in fixed) * HAS_OUTPUTS
+    variable |= (row["base"] in _WAITING) * WAITS
     head = _FUNCTION.pack(
         index,
         len(parameters),
@@ -222,6 +234,7 @@ def c_source() -> str:
         "MAX_KERNEL_PARAMETERS": MAX_KERNEL_PARAMETERS,
         "LAYOUT_PLACES": LAYOUT_PLACES,
         "STATE_BYTES": STATE_BYTES,
+        "MAX_CLOCKS": MAX_CLOCKS,
         "MAX_FINDERS": MAX_FINDERS,
         "MAX_SPARES": MAX_SPARES,
         "CAPTURE_FULL": CAPTURE_FULL,
@@ -230,6 +243,7 @@ def c_source() -> str:
         "HAS_INPUTS": HAS_INPUTS,
         "HAS_OUTPUTS": HAS_OUTPUTS,
         "HAS_VARIABLE": HAS_VARIABLE,
+        "WAITS": WAITS,
         **CUDA_VALUES,
         **{f"SPECIAL_{name.upper()}": number for number, name in enumerate(SPECIALS)},
     }

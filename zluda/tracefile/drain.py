@@ -23,6 +23,7 @@ from zluda.tracefile import ring
 from zluda.tracefile.completed_call import Completed, Data
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
+from zluda.tracefile.gpu_times import Moment
 from zluda.tracefile.recorded_memory import ENDS
 from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
@@ -44,6 +45,8 @@ Passes grow while nothing but known launches comes: one that gives out kernel ha
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
+_TIME = struct.Struct("<QqQ")
+_CLOCK = struct.Struct("<qQ")
 
 
 @dataclass(slots=True)
@@ -245,6 +248,12 @@ class Drain:
             self.effects.memory.array_placed(extra, body)
         elif kind == ring.RANGE:
             self.effects.memory.range_opened(extra, body)
+        elif kind == ring.TIME:
+            rows = _TIME.iter_unpack(body)
+            self.writer.add_gpu_times((call, function, start, took) for call, start, took in rows)
+        elif kind == ring.CLOCK:
+            gpu_ns, error_ns = _CLOCK.unpack(body)
+            self.writer.add_moment(Moment(function, gpu_ns, extra, error_ns))
         elif kind == ring.GAP:
             gap, _, text = body.partition(b"\0")
             self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))

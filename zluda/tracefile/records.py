@@ -34,6 +34,8 @@ META_KEYS = {
     "start_ns": "the same on the clock of the calls",
     "stall_ns": "how long the program waited for the recorder, over all threads",
     "attached": "true where the program was running before it was recorded",
+    "timing": "events or off: whether launches were timed on the GPU",
+    "launches_not_timed": "launches for which there was no event",
     "bytes_looked_at": "of device memory, to find what changed",
     "bytes_moved": "of those, copied from the GPU",
     "proof": "whether the recording GPU, running it again, came to the same: see docs/trace-format.md",

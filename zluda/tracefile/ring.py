@@ -94,8 +94,14 @@ KINDS = {
     "ARRAY": 10,
     # extra: base; body: size (8 bytes): memory made elsewhere, which a call opened
     "RANGE": 11,
+    # function: a GPU clock; body: a launch's number, start on that clock, duration (8 bytes each), repeated
+    "TIME": 12,
+    # function: a GPU clock; extra: the host's time; body: that of the GPU clock, uncertainty (8 bytes each)
+    "CLOCK": 13,
 }
-PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE = KINDS.values()
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE, TIME, CLOCK = (
+    KINDS.values()
+)
 
 LEAVE_CAPTURED = 1
 """The memory that the launch reaches was looked at after it."""
@@ -137,6 +143,8 @@ CONTROL = {
     "LOST_CALLS": 88,  # calls entered after FLAG_STOPPED
     "LOOKED_BYTES": 96,  # of memory that was looked at for changes
     "MOVED_BYTES": 104,  # of that, what was copied from the GPU
+    "TIMING": 112,  # 1: launches are timed, by events around them
+    "UNTIMED": 120,  # launches that could not be
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

@@ -11,6 +11,7 @@ CUresult cuDeviceGetName (char *, int, int);
 CUresult cuCtxCreate_v2 (void **, unsigned, int);
 CUresult cuCtxSetCurrent (void *);
 CUresult cuCtxSynchronize (void);
+CUresult cuCtxDestroy_v2 (void *);
 CUresult cuModuleLoad (void **, const char *);
 CUresult cuModuleLoadData (void **, const void *);
 CUresult cuModuleUnload (void *);

@@ -225,7 +225,7 @@ API cuStreamWriteValue32_v2 (void * stream, CUdeviceptr to, unsigned value, unsi
 #include "arrays.h"
 #include "memory_kinds.h"
 
-/* --- streams and events -------------------------------------------------------------------------------- */
+/* --- streams -------------------------------------------------------------------------------- */
 
 static int stuck;
 
@@ -233,12 +233,6 @@ API cuStreamCreate (void ** stream, unsigned flags) { *stream = malloc (8); retu
 API cuStreamDestroy_v2 (void * stream) { free (stream); return OK; }
 API cuStreamQuery (void * stream) { return stuck ? NOT_READY : OK; }
 API cuStreamWaitEvent (void * stream, void * event, unsigned flags) { return OK; }
-API cuEventCreate (void ** event, unsigned flags) { *event = malloc (8); return OK; }
-API cuEventDestroy_v2 (void * event) { free (event); return OK; }
-API cuEventRecord (void * event, void * stream) { return OK; }
-API cuEventSynchronize (void * event) { return OK; }
-API cuEventQuery (void * event) { return OK; }
-API cuEventElapsedTime (float * ms, void * start, void * end) { *ms = 1; return OK; }
 
 /* --- modules and kernels -------------------------------------------------------------------------------- */
 
@@ -252,6 +246,9 @@ struct built_in
   unsigned size[4];
   void (* run) (struct module * module, unsigned threads, void ** p);
 };
+
+/* Takes 2 ms. */
+static void slow (struct module * module, unsigned threads, void ** p) { usleep (2000); }
 
 static void empty (struct module * module, unsigned threads, void ** p) { }
 
@@ -368,6 +365,7 @@ static const struct built_in built_ins[] = {
   { "paint_indirect", 1, { 8 }, paint_indirect },
   { "triple", 2, { 8, 4 }, triple },
   { "zluda_digest", 2, { 8, 8 }, digest_pages },
+  { "slow", 0, { 0 }, slow },
   { "crash", 0, { 0 }, crash },
   { "hang", 0, { 0 }, hang },
 };
@@ -510,6 +508,7 @@ launch (struct kernel * kernel, unsigned threads, void ** parameters, void ** ex
   return OK;
 }
 #include "graphs.h"
+#include "events.h"
 
 /* An export that no header declares. */
 API cuStandInSecret (int a, int b) { return OK; }

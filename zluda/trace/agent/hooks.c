@@ -160,6 +160,7 @@ enter (GumInvocationContext * context)
   call->freed = NULL;
   call->freed_target = 0;
   call->graph = NULL;
+  call->timer = NULL;
   for (index = 0; index != function->parameters; index++)
   {
     const struct parameter * parameter = &function->parameter[index];
@@ -202,6 +203,8 @@ enter (GumInvocationContext * context)
     write_variable (call, call->start, DIRECTION_IN);
   if (function->special)
     enter_special (call);
+  if (is_timed (call))
+    begin_time (call);
   allow_as_before (mode);
   self->busy = 0;
 }
@@ -266,6 +269,8 @@ leave (GumInvocationContext * context)
   result = context->cpu_context->rax & 0xffffffff;
   call->end = now ();
   mode = allow_own_calls ();
+  if (call->timer != NULL)
+    end_time (call, result);
   if (result == 0)
   {
     if (call->function->variable & HAS_VARIABLE && !is_delivery (call->function))
@@ -276,6 +281,10 @@ leave (GumInvocationContext * context)
   else
     leave_failed (call, result);
   write_leave (call, result);
+  if (call->timer != NULL)
+    note_time (call);
+  else if (call->function->variable & WAITS)
+    read_timers (call);
   if (call->flags & CALL_OWNS_PACKED)
     g_free ((void *) call->packed);
   while ((freed = call->freed) != NULL)
@@ -324,6 +333,7 @@ start (void * control, const char * directory, const struct choice * choice, int
   state.full = outputs == CAPTURE_FULL;
   state.late = (u32) late;
   state.progress_limit = progress_limit;
+  state.timing = CONTROL (TIMING) != 0;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);
   state.alive = mmap (NULL, 4096, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   if ((void *) state.alive == MAP_FAILED_ADDRESS)

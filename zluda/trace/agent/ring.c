@@ -74,6 +74,8 @@ open_thread (void)
   return self;
 }
 
+static void leave_timers (struct thread * self);
+
 /* The thread ends: its ring may be taken away once it is empty. */
 static void
 close_thread (void * data)
@@ -85,6 +87,7 @@ close_thread (void * data)
     ((volatile struct ring *) self->header)->closed = 1;
     munmap (self->header, self->mapped);
   }
+  leave_timers (self);
   give_staging_back (self);
   g_free (self);
 }
@@ -193,6 +196,7 @@ struct call
   struct allocation * freed;          /* taken out of the table when cuMemFree or cuArrayDestroy was entered */
   u64 freed_target;                   /* of an object taken out likewise */
   struct graph * graph;               /* that a call launches, where it is known */
+  struct timer * timer;               /* between the events around a launch */
   u8 packed_room[256];
 };
 

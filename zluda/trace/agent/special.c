@@ -51,6 +51,11 @@ enter_special (struct call * call)
     case SPECIAL_COPY_UNIFIED_ASYNC:
       enter_unified_copy (call);
       break;
+    case SPECIAL_CONTEXT_DESTROY:
+    case SPECIAL_MODULE_UNLOAD:
+    case SPECIAL_LIBRARY_UNLOAD:
+      read_timers (call); /* the last occasion, as the program ends */
+      break;
     case SPECIAL_FREE:
       /* Taken out before: once it is free another thread may get the address. */
       call->freed = take_allocation (call->word[0]);

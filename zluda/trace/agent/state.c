@@ -49,7 +49,7 @@ extern int kill (int pid, int signal);
 /* The driver entries that the agent itself calls. */
 #define DRIVER_ENTRIES(X) \
   X (cuCtxGetCurrent) X (cuCtxGetDevice) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) \
-  X (cuStreamSynchronize) X (cuEventCreate) X (cuEventRecord) X (cuEventQuery) \
+  X (cuStreamSynchronize) X (cuEventCreate) X (cuEventRecord) X (cuEventQuery) X (cuEventElapsedTime) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
   X (cuMemHostAlloc) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
@@ -124,6 +124,8 @@ struct ring
 struct allocation;
 struct layout;
 struct choice;
+struct timer;
+struct gpu_clock;
 
 /* One a thread of the application. */
 struct thread
@@ -137,6 +139,7 @@ struct thread
   u32 id;
   u64 last_handle, last_generation;
   struct layout * last_layout;
+  struct timer * timer;  /* the latest of this thread's */
   u8 * staging;
   u64 * results;       /* digests from the GPU, behind the staging buffer; NULL: that is not pinned */
   u64 stream_context[4], stream_handle[4], stream_generation;
@@ -185,6 +188,10 @@ struct state
   u32 graph_count, graph_room;
   struct body * bodies;          /* of conditional nodes */
   u32 body_count, body_room;
+  u32 timing;                    /* --timing events */
+  struct timer * timers;
+  struct gpu_clock * clocks[MAX_CLOCKS];
+  u32 clock_count;
   u32 device_count;
   volatile u32 described;               /* the devices are on record */
   const struct choice * choice;  /* of launches */
