@@ -310,11 +310,13 @@ __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s
   return {total ? scalbn((double)total, (int)exponent - 127 - kept) : 0.0, seen};
 }
 
+// A sum of signed bytes in 256ths of one as an integer of 16 bits.
+static __device__ i32 widened_s8(i32 total) { return total + (((total >> 4) * 257 + 1024) >> 11); }
+
 // A finished sum as a float's bits, rounded once: ties away from zero, or up for normalised integers.
 __device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 channel) {
   if (!filters_floats(t, channel)) {
-    float whole = t->format == S8 ? (float)(((i64)sum.total * 33025 + 16384) >> 15)
-                                  : (float)floor(sum.total / 256 + 0.5);
+    float whole = t->format == S8 ? (float)widened_s8((i32)sum.total) : (float)floor(sum.total / 256 + 0.5);
     if (t->format == S8 || t->format == S16) whole = fmaxf(whole, -32767.0f);
     return as_bits(__fdiv_rn(whole, t->format == U8 || t->format == U16 ? 65535.0f : 32767.0f));
   }
@@ -503,16 +505,33 @@ struct Facing {
   float s, t;
 };
 
+static __device__ float reciprocal(float x) {  // MUFU.RCP
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+struct Direction {
+  float x, y, z;
+};
+
+// ptxas brings a direction onto the cube: times the approximate reciprocal of what is largest.
+static __device__ Direction on_cube(float x, float y, float z) {
+  float r = reciprocal(fmaxf(fabsf(z), fmaxf(fabsf(x), fabsf(y))));
+  return {__fmul_rn(x, r), __fmul_rn(y, r), __fmul_rn(z, r)};
+}
+
+// NaN is smaller than any number, and in a place a zero. The largest is taken for 1, whatever the reciprocal made it.
 __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
-  x = x == x ? x : 0, y = y == y ? y : 0, z = z == z ? z : 0;
-  float ax = fabsf(x), ay = fabsf(y), az = fabsf(z), u, v, most;
+  Direction d = on_cube(x, y, z);
+  x = d.x == d.x ? d.x : 0, y = d.y == d.y ? d.y : 0, z = d.z == d.z ? d.z : 0;
+  float ax = d.x == d.x ? fabsf(x) : -1, ay = d.y == d.y ? fabsf(y) : -1, az = d.z == d.z ? fabsf(z) : -1, u, v;
   i32 face;
-  if (az >= ax && az >= ay) face = z < 0 ? 5 : 4, u = z < 0 ? -x : x, v = -y, most = az;
-  else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z, most = ay;
-  else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y, most = ax;
-  if (most == 0) return {4, 0.5f, 0.5f};
-  // At most 22 bits count later, so that a quotient of double precision is as good as exact.
-  double s = floor(((double)u / most * 0.5 + 0.5) * 4194304), t = floor(((double)v / most * 0.5 + 0.5) * 4194304);
+  if (az >= ax && az >= ay) face = z < 0 ? 5 : 4, u = z < 0 ? -x : x, v = -y;
+  else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z;
+  else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y;
+  // At most 22 bits count later.
+  double s = floor((u * 0.5 + 0.5) * 4194304), t = floor((v * 0.5 + 0.5) * 4194304);
   return {face, (float)(s / 4194304), (float)(t / 4194304)};
 }
 
