@@ -1,8 +1,9 @@
-"""What recording costs: a launch-bound loop with and without ``zluda trace --capture calls``.
+"""What recording costs: a launch-bound loop with and without ``zluda trace --capture calls``, and with each
+launch timed (``--timing events``) and not.
 
 On an NVIDIA host, with the program of ``record_overhead.cu`` built:
 
-    python bench/record_overhead.py PROGRAM [--seconds 30] [--json]
+    python -m bench.record_overhead PROGRAM [--seconds 30] [--json]
 
 The loop is sized so that it takes ``--seconds`` unrecorded; the ratio is of the loop's own time, ring stalls
 included. Without a GPU, ``--drain`` measures the drain alone: launches a second, one core, from rings made
@@ -28,12 +29,22 @@ def run(command: list[str]) -> float:
 
 
 def overhead(program: str, seconds: float) -> dict[str, Any]:
-    """Ratio of recorded to unrecorded time of the same number of launches."""
-    from zluda.tracefile import open_trace
-
+    """Ratio of recorded to unrecorded time of the same number of launches, untimed and timed."""
     trial = 200_000
     count = int(trial * seconds / run([program, str(trial)]))
     plain = run([program, str(count)])
+    result: dict[str, Any] = {"launches": count, "plain_seconds": plain, "plain_us": plain / count * 1e6}
+    for timing in ("off", "events"):
+        found = recorded(program, count, timing)
+        found |= {"ratio": found["seconds"] / plain, "us": found["seconds"] / count * 1e6}
+        result |= {f"timing_{timing}_{name}": value for name, value in found.items()}
+    return result
+
+
+def recorded(program: str, count: int, timing: str) -> dict[str, Any]:
+    """One recorded run."""
+    from zluda.tracefile import open_trace
+
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
         line = [
@@ -44,31 +55,32 @@ def overhead(program: str, seconds: float) -> dict[str, Any]:
             "--quiet",
             "--capture",
             "calls",
+            "--timing",
+            timing,
             "-o",
             str(trace),
             program,
         ]
         start = time.monotonic()
-        recorded = run([*line, str(count)])
+        seconds = run([*line, str(count)])
         whole = time.monotonic() - start
         with open_trace(trace) as opened:
             launches = opened.counts().launches
             stall = opened.meta["stall_ns"] / 1e9
-            gpu = opened.meta["gpu"]
+            timed, gpu_ns = opened.gpu_total()
+            clock = max((fit.error_ns for fit in opened.gpu_clocks.values()), default=None)
         size = trace.stat().st_size
     if launches != count + 1:
         raise SystemExit(f"{launches} launches on record, {count + 1} made")
+    if timing == "events" and timed < 0.99 * count:
+        raise SystemExit(f"{timed} launches timed, {count + 1} made")
     return {
-        "gpu": gpu,
-        "launches": count,
-        "plain_seconds": plain,
-        "recorded_seconds": recorded,
-        "ratio": recorded / plain,
-        "plain_us": plain / count * 1e6,
-        "recorded_us": recorded / count * 1e6,
+        "seconds": seconds,
         "stall_seconds": stall,
         "until_closed_seconds": whole,
-        "trace_bytes_per_launch": size / count,
+        "bytes_per_launch": size / count,
+        "gpu_us_per_launch": gpu_ns / timed / 1e3 if timed else None,
+        "clock_error_us": None if clock is None else clock / 1e3,
     }
 
 
