@@ -180,7 +180,7 @@ def _differences(
     if not len(where):
         return nothing
     left_bits, right_bits = left[where], right[where]
-    measured = (_measure_floats if kind.kind == "float" else _measure_integers)(left_bits, right_bits, kind)
+    measured = measure(left_bits, right_bits, kind)
     elements = tuple(
         Element(
             index=start + int(where[i]),
@@ -205,7 +205,7 @@ def _differences(
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class Measured:
     """Differing elements as numbers; ``finite`` marks those where a distance has a meaning."""
 
     left: Array
@@ -227,7 +227,12 @@ class _Measured:
         return values[self.finite].max().item()
 
 
-def _measure_integers(left: Array, right: Array, kind: ElementType) -> _Measured:
+def measure(left_bits: Array, right_bits: Array, kind: ElementType) -> Measured:
+    """How far elements that differ are from each other; the left side is the recorded one."""
+    return (_measure_floats if kind.kind == "float" else _measure_integers)(left_bits, right_bits, kind)
+
+
+def _measure_integers(left: Array, right: Array, kind: ElementType) -> Measured:
     import numpy as np
 
     if kind.kind == "signed":
@@ -239,10 +244,10 @@ def _measure_integers(left: Array, right: Array, kind: ElementType) -> _Measured
     absolute = high.view("<u8") - low.view("<u8")
     magnitude = np.abs(left.astype(np.float64))
     relative = np.where(magnitude > 0, absolute / np.where(magnitude > 0, magnitude, 1), 0)
-    return _Measured(left, right, np.ones(len(left), bool), absolute, relative, None, {"value": len(left)})
+    return Measured(left, right, np.ones(len(left), bool), absolute, relative, None, {"value": len(left)})
 
 
-def _measure_floats(left_bits: Array, right_bits: Array, kind: ElementType) -> _Measured:
+def _measure_floats(left_bits: Array, right_bits: Array, kind: ElementType) -> Measured:
     import numpy as np
 
     left, right = as_float64(left_bits, kind), as_float64(right_bits, kind)
@@ -252,7 +257,7 @@ def _measure_floats(left_bits: Array, right_bits: Array, kind: ElementType) -> _
         absolute = _capped(np.abs(a - b))
         magnitude = np.where(a != 0, np.abs(a), 1)
         relative = _capped(np.where(a != 0, absolute / magnitude, 0))
-    return _Measured(left, right, finite, absolute, relative, _ulp(a, b, kind), _classes(left, right, kind))
+    return Measured(left, right, finite, absolute, relative, _ulp(a, b, kind), _classes(left, right, kind))
 
 
 def _ulp(recorded: Array, replayed: Array, kind: ElementType) -> Array:

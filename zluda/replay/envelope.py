@@ -23,8 +23,10 @@ from zluda.diff.values import ElementType, element_type
 from zluda.errors import Error
 from zluda.records import dataclass
 from zluda.replay.address_plan import plan_addresses
+from zluda.replay.differing import Explained, differing, elements
 from zluda.replay.handlers import launches
-from zluda.replay.judge import BYTES, known_mask
+from zluda.replay.judge import BYTES
+from zluda.replay.kernel_facts import KernelFacts
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.replay.playback import Record
 from zluda.replay.recovery import Recovery
@@ -35,22 +37,11 @@ from zluda.tracefile import Call, Launch
 if TYPE_CHECKING:
     import numpy.typing
 
-    from zluda.diff.element_type import TraceModules
-    from zluda.ptx import Module
-
     Array = numpy.typing.NDArray[Any]
 
 EXACT = (0.0, 0, 0)
 MOVED = (*((1.0, pattern, 0) for pattern in range(8)), *((1.0, 0, seed) for seed in range(1, 9)))
 """(share, pattern, seed) of each run: see :class:`zluda.compiler.cpu.context.Perturbation`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """Whether a launch's differences are all inside, and the reason in words."""
-
-    within: bool
-    reason: str
 
 
 @dataclass(slots=True)
@@ -74,16 +65,17 @@ class _Piece:
 
     def take(self, data: bytes) -> Array:
         """These elements of the range's contents."""
-        return _elements(data, self.kind)[self.where]
+        return elements(data, self.kind)[self.where]
 
 
 class Envelopes:
     """Draws envelopes for the launches of one replay, whose ``contract`` it must share; close it."""
 
-    def __init__(self, record: Record, *, contract: str, time_limit: float | None) -> None:
-        self._record, self._contract, self._time_limit = record, contract, time_limit
-        self._modules: TraceModules | None = None
-        self._approximations_of: dict[tuple[int, str], list[str]] = {}
+    def __init__(
+        self, record: Record, facts: KernelFacts, *, contract: str, time_limit: float | None
+    ) -> None:
+        self._record, self._facts = record, facts
+        self._contract, self._time_limit = contract, time_limit
         self._session: Session | None = None
         self._shadow: Recovery | None = None
         self._followed = 0  # calls that the shadow has followed
@@ -95,12 +87,13 @@ class Envelopes:
 
         ``memory`` is the replay's, after the launch; ``buffers`` are the comparisons of what it changed.
         """
-        differing = [b for b in buffers if b.differing]
-        records = self._records(launch, memory) if any(b.element_type == BYTES for b in differing) else {}
-        pieces = [p for b in differing for p in _pieces(memory, b, launch.call, records)]
+        parted = [b for b in buffers if b.differing]
+        mixed = any(b.element_type == BYTES for b in parted)
+        records = self._facts.records(launch, memory) if mixed else {}
+        pieces = [p for b in parted for p in _pieces(memory, b, launch.call, records)]
         if all(_same_nan(p).all() for p in pieces):
             return Explained(True, "differs only in NaN payloads")
-        names = self._approximations(launch)
+        names = self._facts.approximations(launch)
         if not names:
             return Explained(False, "")
         left = [p for p in pieces if not _same(p).all()]
@@ -116,45 +109,7 @@ class Envelopes:
 
     def approximates(self, launch: Launch) -> bool:
         """Whether a launch's kernel, or what it calls, has approximate instructions."""
-        return bool(self._approximations(launch))
-
-    def _approximations(self, launch: Launch) -> list[str]:
-        """Those of the kernel and all it can call; none where there is no PTX to tell."""
-        from zluda.compiler.lower.approximate import approximations
-        from zluda.compiler.unit import kernel_unit
-
-        if launch.module is None:
-            return []
-        key = (launch.module, launch.kernel)
-        if key not in self._approximations_of:
-            module = self._module(launch)
-            found = approximations(kernel_unit(module, launch.kernel, launch.block)) if module else []
-            self._approximations_of[key] = found
-        return self._approximations_of[key]
-
-    def _records(self, launch: Launch, memory: ReplayMemory) -> dict[int, str]:
-        """The floating type in allocations of floats and integers (``launch_records``)."""
-        from zluda.diff.element_type import launch_records
-
-        module = self._module(launch)
-        if module is None:
-            return {}
-
-        def find(address: int) -> int | None:
-            found = memory.find(address)
-            return None if found is None else found.id
-
-        function = module.function(launch.kernel)
-        return launch_records(function, launch.parameters, find, memory.variables(launch.module))
-
-    def _module(self, launch: Launch) -> Module | None:
-        from zluda.diff.element_type import TraceModules
-
-        if launch.module is None:
-            return None
-        if self._modules is None:
-            self._modules = TraceModules(self._record.trace)
-        return self._modules.get(launch.module)
+        return bool(self._facts.approximations(launch))
 
     def close(self) -> None:
         """End the second runner."""
@@ -204,38 +159,13 @@ def _pieces(
     memory: ReplayMemory, buffer: BufferComparison, call: int, records: Mapping[int, str]
 ) -> Iterator[_Piece]:
     """The elements of a buffer that differ, range by range."""
-    import numpy as np
-
     assert buffer.allocation is not None
-    one, mixed = memory.live[buffer.allocation], buffer.allocation in records
-    mixed &= buffer.element_type == BYTES
+    mixed = buffer.allocation in records and buffer.element_type == BYTES
     kind = element_type(records[buffer.allocation] if mixed else buffer.element_type)
-    for first, last in one.differing.within(buffer.offset, buffer.offset + buffer.size):
-        start = first // kind.size * kind.size
-        stop = min(-(-last // kind.size) * kind.size, one.size)
-        size = stop - start
-        mask = known_mask(one.known, start, stop) or b"\1" * size
-        recorded, replayed = memory.recorded(one, call, start, size), bytes(memory.read(one, start, size))
-        left, right, known = (_elements(_masked(d, mask), kind) for d in (recorded, replayed, b"\xff" * size))
-        where = np.flatnonzero(left != right)
-        if len(where):
-            whole = known[where] == known.max()
-            envelope = Envelope(kind, left[where], mixed)
-            yield _Piece(one, buffer, kind, start, stop, where, right[where], envelope, whole)
-
-
-def _masked(data: bytes, mask: bytes) -> bytes:
-    """Zeros where the mask has zeros."""
-    import numpy as np
-
-    return np.where(np.frombuffer(mask, np.uint8) != 0, np.frombuffer(data, np.uint8), np.uint8(0)).tobytes()
-
-
-def _elements(data: bytes, kind: ElementType) -> Array:
-    """Bytes as bit patterns of elements; the last may be cut off and is filled with zeros."""
-    import numpy as np
-
-    return np.frombuffer(data + bytes(-len(data) % kind.size), f"<u{kind.size}")
+    for part in differing(memory, buffer, call, kind):
+        envelope = Envelope(kind, part.recorded, mixed)
+        place = (part.one, buffer, kind, part.start, part.stop)
+        yield _Piece(*place, part.where, part.replayed, envelope, part.whole)
 
 
 def _same_nan(piece: _Piece) -> Array:

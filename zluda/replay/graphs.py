@@ -175,7 +175,7 @@ class GraphPlayer:
         own = _last_changes(kernels)
         theirs = _shares(kernels, own, recorded)
         results, changed = [], {**recorded}
-        for node, mine, pages in zip(kernels, own, theirs, strict=True):
+        for index, (node, mine, pages) in enumerate(zip(kernels, own, theirs, strict=True)):
             launch = node.launch._replace(call=end.sequence)
             if not mine and not pages:
                 reason = _OVERWRITTEN if node.changed else _UNCHANGED
@@ -184,6 +184,7 @@ class GraphPlayer:
                 result, spans = self._launches.judge(
                     *(node.call, launch, node.reach, pages, mine, node.since, node.seconds or 0.0),
                     envelope=not node.after_input,
+                    earlier=[one.launch for one in kernels[:index]],
                 )
                 self._launches.settle()
                 changed = _joined(changed, spans)

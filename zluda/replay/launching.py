@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from zluda.diff.results import LaunchResult, Verdict
+from zluda.diff.results import CountsAs, LaunchResult, Verdict
 from zluda.driver import RESULT_NAMES
 from zluda.errors import Error, UnsupportedError
 from zluda.replay.envelope import Envelopes
@@ -17,6 +17,7 @@ from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
 from zluda.replay.judge import BYTES, Compared, compare_memory, judge_launch
 from zluda.replay.memory import LiveAllocation, Ranges
+from zluda.replay.noise import NoiseJudge
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death
 from zluda.runner import RunnerDied
@@ -37,11 +38,16 @@ class LaunchPlayer:
     """Plays launches; each gives its result and what it changed."""
 
     def __init__(
-        self, record: Record, recovery: Recovery, selection: Selection, envelopes: Envelopes
+        self,
+        record: Record,
+        recovery: Recovery,
+        selection: Selection,
+        envelopes: Envelopes,
+        noise: NoiseJudge,
     ) -> None:
         self._record, self._recovery, self._selection = record, recovery, selection
-        self._envelopes = envelopes
-        self._within: tuple[int, Ranges] | None = None  # the call just judged so, and what it changed
+        self._envelopes, self._noise = envelopes, noise
+        self._excused: tuple[int, Ranges] | None = None  # the call just judged so, and what it changed
         self._types: LaunchTypes | None = None
         self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
         self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
@@ -83,12 +89,12 @@ class LaunchPlayer:
         return result_of(launch, why_not.verdict, why_not.reason)
 
     def settle(self) -> None:
-        """After a launch was judged and written: one that is ``within`` leaves the record's memory behind.
+        """After a launch was judged and written: one that differs and holds leaves the record's memory.
 
-        So what follows is judged on NVIDIA's inputs, and what is within does not add up.
+        So what follows is judged on NVIDIA's inputs, and what is within, or noise, does not add up.
         """
-        if self._within is not None:
-            (call, changed), self._within = self._within, None
+        if self._excused is not None:
+            (call, changed), self._excused = self._excused, None
             memory = self._recovery.state.memory
             for key, spans in changed.items():
                 one = memory.live[key]
@@ -141,10 +147,12 @@ class LaunchPlayer:
         seconds: float,
         *,
         envelope: bool = True,
+        earlier: Sequence[Launch] = (),
     ) -> tuple[LaunchResult, Ranges]:
         """The verdict of a launch that ran, by what record and replay have changed after ``launch.call``.
 
         ``envelope``: the record's memory before that call is what the launch read, so it can be repeated.
+        ``earlier`` are the kernels before it in its graph.
         """
         memory = self._recovery.state.memory
         compared = compare_memory(
@@ -166,16 +174,35 @@ class LaunchPlayer:
             key: IntervalSet([*recorded.get(key, ()), *replayed.get(key, ())])
             for key in {**recorded, **replayed}
         }
-        native = self._recovery.state.driver.numerics == "native"
-        if verdict is Verdict.DIFFERS and native and not envelope and self._envelopes.approximates(launch):
-            verdict, reason = Verdict.GAP, _NO_ENVELOPE
-        elif verdict is Verdict.DIFFERS and native:
-            explained = self._envelopes.explain(call, launch, compared.buffers, memory)
-            reason = explained.reason or reason
-            if explained.within:
-                verdict, self._within = Verdict.WITHIN, (launch.call, changed)
+        if verdict is Verdict.DIFFERS:
+            verdict, reason = self._explained(call, launch, compared, reason, earlier, envelope=envelope)
+            if verdict.counts_as is CountsAs.HOLDS or self._noise.learning:
+                self._excused = (launch.call, changed)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         return result_of(launch, verdict, reason, compared=compared, seconds=seconds), changed
+
+    def _explained(
+        self,
+        call: Call,
+        launch: Launch,
+        compared: Compared,
+        reason: str,
+        earlier: Sequence[Launch],
+        *,
+        envelope: bool,
+    ) -> tuple[Verdict, str]:
+        """The verdict on a launch that differs: NVIDIA's own noise and approximate instructions excuse it."""
+        memory = self._recovery.state.memory
+        noise = self._noise.explain(call.sequence, launch, compared.buffers, memory, earlier)
+        if noise is not None and noise.within:
+            return Verdict.NOISE, noise.reason
+        reason = reason if noise is None else noise.reason
+        if self._recovery.state.driver.numerics != "native":
+            return Verdict.DIFFERS, reason
+        if not envelope and self._envelopes.approximates(launch):
+            return Verdict.GAP, _NO_ENVELOPE
+        explained = self._envelopes.explain(call, launch, compared.buffers, memory)
+        return Verdict.WITHIN if explained.within else Verdict.DIFFERS, explained.reason or reason
 
     def _unrecorded(self, launch: Launch, replayed: Ranges, seconds: float) -> tuple[LaunchResult, Ranges]:
         """The record has no memory after this launch: what it wrote here is all there is."""

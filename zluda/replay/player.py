@@ -34,9 +34,11 @@ from zluda.replay.graphs import NODES_UNKNOWN, GraphPlayer
 from zluda.replay.handlers import Handler, Phase, Source, delivered_to, handler_of, sources_of
 from zluda.replay.handles import Unavailable
 from zluda.replay.judge import judge_copy
+from zluda.replay.kernel_facts import KernelFacts
 from zluda.replay.launching import LEFT_OUT, LaunchPlayer, not_compared
 from zluda.replay.memory import Ranges
 from zluda.replay.names import entry_name
+from zluda.replay.noise import NoiseFloor, NoiseLearner
 from zluda.replay.output import ReplayWriter
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death, decoding, doubt, why_skipped
@@ -64,12 +66,15 @@ class Player:
         *,
         selection: Selection,
         output: ReplayWriter | None = None,
+        learner: NoiseLearner | None = None,
     ) -> None:
+        """``learner`` gathers what varies; without one it is held against what the trace says of that."""
         self._trace, self._selection, self._output = trace, selection, output
-        record = Record(trace)
+        record, facts = Record(trace), KernelFacts(trace)
         self._recovery = Recovery(record, session, plan)
-        self._envelopes = Envelopes(record, contract=session.contract, time_limit=session.time_limit)
-        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes)
+        self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
+        noise = learner or NoiseFloor(trace, facts)
+        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes, noise)
         self._graphs = GraphPlayer(trace, self._recovery, selection, self._launches)
 
     @property

@@ -313,11 +313,12 @@ class NoiseKind(StrEnum):
 class Noise(NamedTuple):
     """What NVIDIA varied of one allocation when it ran a launch again.
 
-    ``origin`` is where the first element of the mask lies, or a row begins, in bytes from the allocation's
-    start. ``mask`` is the blob of a bit an element, the lowest of a byte first; ``elements`` are as many as
-    it speaks of. ``row_bytes`` is of a set. ``max_ulp`` and ``max_absolute`` are the largest distances from
-    the record, None where none was seen that has a meaning; ``unbounded`` where one was seen that has none (a
-    NaN or an infinity on one side). ``runs``: how often the launch was run and held against the record.
+    ``origin`` is where the first element of the mask lies, and a row of a set begins, in bytes from the
+    allocation's start. ``mask`` is the blob of a bit an element, the lowest of a byte first; ``elements`` are
+    as many as it speaks of. ``row_bytes`` is of a set. ``max_ulp`` and ``max_absolute`` are the largest
+    distances from the record, None where none was seen that has a meaning; ``unbounded`` where one was seen
+    that has none (a NaN or an infinity on one side). ``runs``: how often the launch was run and held against
+    the record.
     """
 
     call: int

@@ -183,8 +183,8 @@ CREATE TABLE noise (
     allocation   INTEGER NOT NULL REFERENCES allocation(id),
     kind         TEXT NOT NULL,    -- elements: those of the mask vary; set: the same rows came in another order
     element      TEXT NOT NULL,    -- the elements' type: f32, u64, bytes
-    origin       INTEGER NOT NULL, -- in bytes: of the mask's first element; of a set, where a row begins
-    elements     INTEGER NOT NULL, -- in the mask; of a set 0
+    origin       INTEGER NOT NULL, -- in bytes: of the mask's first element, which begins a row of a set
+    elements     INTEGER NOT NULL, -- in the mask
     mask         INTEGER NOT NULL, -- blob: a bit an element, the lowest of a byte first
     row_bytes    INTEGER NOT NULL, -- of a set; else 0
     max_ulp      REAL,             -- the largest distance from the record that was seen; NULL where it has no meaning

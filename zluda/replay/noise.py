@@ -1,0 +1,232 @@
+"""Launches that differ, held against what NVIDIA itself varies; and learning that from runs on one GPU.
+
+``noise`` is only said of a kernel whose results can depend on the order of threads or on the moment
+(``compiler/analysis/varying.py``), or, in a graph, of one that comes after such a kernel: the record has no
+memory between a graph's nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zluda.diff.noise import Differences, Seen, outside, same_rows
+from zluda.diff.results import BufferComparison
+from zluda.diff.values import ElementType, element_type
+from zluda.replay.differing import Explained, both_sides, differing, elements
+from zluda.replay.judge import BYTES
+from zluda.replay.kernel_facts import KernelFacts
+from zluda.replay.memory import LiveAllocation, ReplayMemory
+from zluda.tracefile import Launch, Noise, NoiseKind, Trace
+
+if TYPE_CHECKING:
+    import numpy.typing
+
+    Array = numpy.typing.NDArray[Any]
+
+_ROW_GRID = 48  # what all sizes of rows divide
+_ROWS_WITHIN = (
+    256 << 20
+)  # bytes from the first element that differs to the last, in which rows are looked for
+
+
+class NoiseJudge(Protocol):
+    """What a replay asks of launches that differ."""
+
+    learning: bool
+    """Whether the record's memory takes the place of what any launch left that differs."""
+
+    def explain(
+        self,
+        call: int,
+        launch: Launch,
+        buffers: Iterable[BufferComparison],
+        memory: ReplayMemory,
+        earlier: Sequence[Launch],
+    ) -> Explained | None:
+        """Whether what differs is NVIDIA's own noise; None where nothing is known of the launch.
+
+        ``call`` made the launch, and ``launch.call`` is where its memory is on record; ``earlier`` are the
+        kernels before it in its graph.
+        """
+
+
+class NoiseFloor:
+    """What the trace says NVIDIA varies."""
+
+    learning = False
+
+    def __init__(self, trace: Trace, facts: KernelFacts) -> None:
+        self._trace, self._facts = trace, facts
+        self._of: dict[int, dict[int, Noise]] = {}
+        for one in trace.noise:
+            self._of.setdefault(one.call, {})[one.allocation] = one
+
+    def explain(
+        self,
+        call: int,
+        launch: Launch,
+        buffers: Iterable[BufferComparison],
+        memory: ReplayMemory,
+        earlier: Sequence[Launch],
+    ) -> Explained | None:
+        known = self._of.get(call)
+        if known is None:
+            return None
+        causes = _causes(self._facts, launch, earlier)
+        if not causes.within:
+            return causes
+        count = 0
+        for buffer in buffers:
+            if buffer.differing:
+                assert buffer.allocation is not None
+                noise = known.get(buffer.allocation)
+                bad = (
+                    f"{buffer.label} does not" if noise is None else self._bad(noise, launch, buffer, memory)
+                )
+                if bad:
+                    return Explained(False, f"it varies on NVIDIA too ({causes.reason}), but {bad}")
+                count += buffer.differing
+        noun = "element differs" if count == 1 else "elements differ"
+        return Explained(True, f"{count} {noun} no further than on NVIDIA itself ({causes.reason})")
+
+    def _bad(self, noise: Noise, launch: Launch, buffer: BufferComparison, memory: ReplayMemory) -> str:
+        """What of a buffer is no noise, in words; empty where all is."""
+        one, kind = memory.live[noise.allocation], element_type(noise.element_type)
+        found = _gathered(memory, buffer, launch.call, kind)
+        if noise.kind is NoiseKind.SET:
+            contents = _contents(memory, one, launch.call, noise.origin, found)
+            same = contents is not None and same_rows(*contents, noise.row_bytes)
+            return "" if same else f"{buffer.label} does not hold the same rows of {noise.row_bytes} bytes"
+        bad = outside(noise, self._trace.noise_mask(noise), found)
+        if bad is None:
+            return ""
+        others, first, how = bad
+        more = f" (and {others - 1} more)" if others > 1 else ""
+        return f"not as element {first} of {buffer.label}{more}, {how}"
+
+
+class NoiseLearner:
+    """Gathers what varies while the recording GPU runs its trace again; what the trace has counts too.
+
+    Each launch that differs is told apart from those after it: the record's memory takes its place.
+    """
+
+    learning = True
+
+    def __init__(self, trace: Trace) -> None:
+        self._facts = KernelFacts(trace)
+        self._seen = {(one.call, one.allocation): Seen.of(one, trace.noise_mask(one)) for one in trace.noise}
+        self._recorded_at = {call: call for call, _ in self._seen}
+
+    def explain(
+        self,
+        call: int,
+        launch: Launch,
+        buffers: Iterable[BufferComparison],
+        memory: ReplayMemory,
+        earlier: Sequence[Launch],
+    ) -> Explained | None:
+        self._recorded_at[call] = launch.call
+        parted = [buffer for buffer in buffers if buffer.differing]
+        mixed = any(buffer.element_type == BYTES for buffer in parted)
+        records = self._facts.records(launch, memory) if mixed else {}
+        for buffer in parted:
+            assert buffer.allocation is not None
+            self._saw(call, launch, buffer, memory, records.get(buffer.allocation, buffer.element_type))
+        return _causes(self._facts, launch, earlier)
+
+    def _saw(
+        self, call: int, launch: Launch, buffer: BufferComparison, memory: ReplayMemory, type_name: str
+    ) -> None:
+        assert buffer.allocation is not None
+        one, key = memory.live[buffer.allocation], (call, buffer.allocation)
+        seen = self._seen.get(key)
+        kind = element_type(type_name) if seen is None else seen.kind
+        found = _gathered(memory, buffer, launch.call, kind)
+        if seen is None:
+            origin = _pointed_to(launch, one, int(found.where[0]) * kind.size)
+            seen = self._seen[key] = Seen.nothing(kind, origin)
+        seen.add(found, _contents(memory, one, launch.call, seen.origin, found))
+
+    def noise(self, trace: Trace, runs: int) -> list[tuple[Noise, bytes]]:
+        """All that was seen, with the masks."""
+        found = []
+        for (call, allocation), seen in sorted(self._seen.items()):
+            changed = _changed(trace, self._recorded_at[call], allocation, seen.kind)
+            found.append(seen.noise(call, allocation, changed, runs))
+        return found
+
+
+def _causes(facts: KernelFacts, launch: Launch, earlier: Sequence[Launch]) -> Explained:
+    """What in a launch's kernel, or in those before it in its graph, makes results vary; or that nothing
+    does.
+    """
+    told = [facts.varying(one) for one in (launch, *earlier)]
+    names = sorted({name for found in told if found is not None for name in found})
+    if names:
+        return Explained(True, ", ".join(names))
+    if None in told:
+        return Explained(False, "it varies on NVIDIA too; why, its machine code alone does not tell")
+    return Explained(
+        False, "it varies on NVIDIA too, and nothing in its kernel depends on the order of threads"
+    )
+
+
+def _gathered(memory: ReplayMemory, buffer: BufferComparison, call: int, kind: ElementType) -> Differences:
+    """The elements of a buffer that differ, with their numbers in the allocation."""
+    import numpy as np
+
+    parts = list(differing(memory, buffer, call, kind))
+    return Differences(
+        kind,
+        np.concatenate([part.start // kind.size + part.where for part in parts]),
+        np.concatenate([part.recorded for part in parts]),
+        np.concatenate([part.replayed for part in parts]),
+    )
+
+
+def _contents(
+    memory: ReplayMemory, one: LiveAllocation, call: int, origin: int, found: Differences
+) -> tuple[bytes, bytes] | None:
+    """Record and replay from the first row, counted from ``origin``, in which something differs, to the last;
+    None where that is too far, or lies before the first whole row.
+    """
+    size = found.kind.size
+    first, last = int(found.where[0]) * size, (int(found.where[-1]) + 1) * size
+    start = first - (first - origin) % _ROW_GRID
+    stop = min(last + (origin - last) % _ROW_GRID, one.size)
+    if start < 0 or stop - start > _ROWS_WITHIN:
+        return None
+    recorded, replayed, _ = both_sides(memory, one, call, start, stop)
+    return recorded, replayed
+
+
+def _pointed_to(launch: Launch, one: LiveAllocation, first: int) -> int:
+    """Where rows begin: at the last place before byte ``first`` that a parameter points to, else at the
+    allocation's start.
+    """
+    places = [0]
+    for offset, size in launch.layout or ((0, len(launch.parameters)),):
+        for at in range(offset, offset + size - 7, 8):
+            address = int.from_bytes(launch.parameters[at : at + 8], "little")
+            if one.record.base <= address <= one.record.base + first:
+                places.append(address - one.record.base)
+    return max(places)
+
+
+def _changed(trace: Trace, call: int, allocation: int, kind: ElementType) -> Array:
+    """The numbers of the elements that a call changed in the record."""
+    import numpy as np
+
+    found = [np.zeros(0, np.int64)]
+    for page in trace.pages(call):
+        if page.allocation == allocation:
+            first = page.offset // kind.size
+            size = -(-(page.offset + page.length) // kind.size) * kind.size - first * kind.size
+            before, after = (
+                elements(trace.read_allocation(allocation, at, first * kind.size, size)[0], kind)
+                for at in (call - 1, call)
+            )
+            found.append(first + np.flatnonzero(before != after))
+    return np.unique(np.concatenate(found))
