@@ -36,6 +36,8 @@ def attach(
     not modules. The outcome's status is 0. Raises :class:`zluda.Error` where there is no such process, where
     it is being recorded already, or where the agent cannot get in.
     """
+    if choice is not None and choice.needs_nvtx:
+        raise Error("NVTX ranges can be markers only in a program that is started here")
     frida = import_frida()
     output = Path(output)
     check_place(output)

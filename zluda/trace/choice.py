@@ -189,7 +189,7 @@ class Choice:
         return bool(self.kernel or self.ranges or self.sample or self.opens.kind or self.closes.kind)
 
     @property
-    def ranges_of_nvtx(self) -> bool:
+    def needs_nvtx(self) -> bool:
         """Whether NVTX ranges open or close the window."""
         return "nvtx" in (self.opens.kind, self.closes.kind)
 

@@ -20,7 +20,7 @@ from zluda import __version__
 from zluda.driver.table import driver_api
 from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
-from zluda.trace import presets, spec
+from zluda.trace import nvtx_stub, presets, spec
 from zluda.trace.application import Application
 from zluda.trace.choice import Choice, javascript_pattern
 from zluda.trace.index import write_index
@@ -88,12 +88,12 @@ def record(
     """Run ``command`` and record its CUDA driver calls in ``output``.
 
     ``capture`` is ``"calls"`` (no memory but what the host sends), ``"outputs"`` (what launches changed) or
-    ``"full"`` (also what they found changed by others).
-    With ``follow_children`` those that use CUDA are recorded beside it, with their process id in the name,
-    and ``STEM.index.json`` lists all processes. ``choice`` says of which launches
-    memory is recorded. ``note`` gets one line for each thing worth telling at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is
-    to be seen; ``ptx_jit`` has the driver compile PTX where machine code is beside it. Raises
-    :class:`zluda.Error` where the application cannot be started or the agent cannot get in.
+    ``"full"`` (also what they found changed by others). With ``follow_children`` those that use CUDA are
+    recorded beside it, with their process id in the name, and ``STEM.index.json`` lists all processes.
+    ``choice`` says of which launches memory is recorded. ``note`` gets one line for each thing worth telling
+    at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is to be seen; ``ptx_jit`` has
+    the driver compile PTX where machine code is beside it. Raises :class:`zluda.Error` where the application
+    cannot be started or the agent cannot get in.
     """
     if capture not in CAPTURES:
         raise ValueError(f"capture is {capture!r}, expected one of {', '.join(CAPTURES)}")
@@ -109,8 +109,17 @@ def record(
         chosen = presets.variables(preset, os.environ, Path(output))
         note(presets.explained(preset, chosen))
         variables |= chosen
-    process = Application(command, variables)
-    session = Session(frida, list(command), Path(output), options, note, variables)
+    with nvtx_stub.placed(os.environ) as nvtx:
+        if nvtx is None and choice.needs_nvtx:
+            raise Error(f"NVTX tells another tool ({nvtx_stub.VARIABLE} is set): no marker can be a range")
+        listening = {} if nvtx is None else {nvtx_stub.VARIABLE: str(nvtx)}
+        process = Application(command, variables | listening)
+        session = Session(frida, list(command), Path(output), options, note, variables, nvtx)
+        return _run(session, process)
+
+
+def _run(session: Session, process: Application) -> Outcome:
+    """Record a program that is held at its first instruction, to its end."""
     started = time.monotonic()
     with _forwarded_signals(process.pid):
         try:
@@ -175,7 +184,9 @@ class Session:
         options: Options,
         note: Callable[[str], None],
         variables: dict[str, str],
+        nvtx: Path | None = None,
     ) -> None:
+        self._nvtx = nvtx  # the library that NVTX loads in the program
         self._variables = variables
         self._frida, self._command, self._output = frida, command, output
         self._options, self._note = options, note
@@ -214,7 +225,12 @@ class Session:
         self._keep += [session, script]
         script.load()
         sources = (self._source, spec.keeper_source(), spec.forks_source(), spec.exits_source())
-        script.exports_sync.begin(*sources, {"follow": self._options.follow_children, "late": late})
+        options = {
+            "follow": self._options.follow_children,
+            "late": late,
+            "nvtx": None if self._nvtx is None else self._nvtx.name,
+        }
+        script.exports_sync.begin(*sources, spec.nvtx_source(), options)
 
     # --- messages -------------------------------------------------------------------------------------
 

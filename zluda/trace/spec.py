@@ -27,6 +27,7 @@ MAX_CLOCKS = 16
 MAX_FINDERS = 16
 """Contexts in which the GPU digests pages; in further ones pages are read."""
 MAX_SPARES = 64
+MAX_CLOSING = 16
 CAPTURE_FULL = 2
 
 # Numbers of the special cases in the agent. Up to `opaque_write`: work that a stream carries out.
@@ -120,7 +121,7 @@ C_FILES = (
         "finding",
         "timing",
     ),
-    *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks"),
+    *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks", "ranges"),
 )
 """The agent's C code, each file after those it uses."""
 
@@ -128,8 +129,9 @@ NODE_ENTRIES = [
     *("cuLaunchKernelEx", "cuMemcpy3DAsync_v2", "cuLaunchHostFunc", "cuEventRecord", "cuStreamWaitEvent"),
     *(f"cuMemsetD{flat}{bits}Async" for flat in ("", "2D") for bits in (8, 16, 32)),
     *("cuMemAllocAsync", "cuMemFreeAsync", "cuStreamQuery", "cuMemAlloc_v2"),
+    *("nvtxMark", "nvtxRangePush", "nvtxRangePop", "nvtxRangeStart", "nvtxRangeEnd"),
 ]
-"""The driver entries as which is put on record what is no call of the program."""
+"""The functions as which is put on record what is no call of the driver."""
 
 HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE, WAITS = 1, 2, 4, 8
 
@@ -179,12 +181,31 @@ def unknown_function(name: str) -> dict[str, Any]:
     return {"base": name, "effect": "effect", "replay": False, "unknown": True, "parameters": parameters}
 
 
+def nvtx_functions() -> list[dict[str, Any]]:
+    """Rows for what a program tells by NVTX, whichever form of the function it called."""
+    text = {"type": "const char *", "direction": "in", "pointee": 0, "slot": -1, "rule": "string"}
+    message, domain = {"name": "message", **text}, {"name": "domain", **text}
+    number = {"name": "id", "type": "nvtxRangeId_t", "direction": "value", "pointee": 0, "slot": -1}
+    parameters: dict[str, list[dict[str, Any]]] = {
+        "nvtxMark": [message, domain],
+        "nvtxRangePush": [message, domain],
+        "nvtxRangePop": [],
+        "nvtxRangeStart": [message, domain, number],
+        "nvtxRangeEnd": [number],
+    }
+    return [
+        {"name": name, "base": name, "effect": "hint", "replay": False, "parameters": given}
+        for name, given in parameters.items()
+    ]
+
+
 def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
     """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not
     know.
     """
     table = driver_api()["functions"]
     rows = [{"name": name, **row} for name, row in table.items()]
+    rows += nvtx_functions()
     rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]
     return rows
 
@@ -239,6 +260,7 @@ def c_source() -> str:
         "MAX_SPARES": MAX_SPARES,
         "CAPTURE_FULL": CAPTURE_FULL,
         "MAX_RANGES": MAX_RANGES,
+        "MAX_CLOSING": MAX_CLOSING,
         "MARKER_NAME": MARKER_NAME_BYTES,
         "HAS_INPUTS": HAS_INPUTS,
         "HAS_OUTPUTS": HAS_OUTPUTS,
@@ -276,6 +298,11 @@ def forks_source() -> str:
 def exits_source() -> str:
     """The C code that keeps the main thread until the others have ended, a module of its own."""
     return resources.files("zluda.trace.agent").joinpath("exits.c").read_text("utf-8")
+
+
+def nvtx_source() -> str:
+    """The C code that takes the place of NVTX's functions, a module of its own."""
+    return resources.files("zluda.trace.agent").joinpath("nvtx.c").read_text("utf-8")
 
 
 def javascript_source() -> str:

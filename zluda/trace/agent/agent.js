@@ -22,6 +22,7 @@ let late = false;     // the program was running before
 let keeper = null;   // of Frida's file descriptors
 let forks = null;    // one at a time
 let exits = null;    // of the main thread
+let nvtx = null;     // what takes the place of NVTX's functions
 
 const PR_SET_PDEATHSIG = 1;
 const MADV_WIPEONFORK = 18;
@@ -127,6 +128,14 @@ function stayToTheEnd(cSource) {
   Interceptor.attach(leave, { onEnter: exits.enter_exit });
 }
 
+// What the program tells by NVTX, see nvtx.c: its functions are there when NVTX asks for them, and speak to the agent when
+// that is there.
+function listenToNvtx(cSource) {
+  nvtx = { sink: Memory.alloc(Process.pointerSize), next: Memory.alloc(8) };
+  nvtx.next.writeU64(1);
+  nvtx.module = new CModule(cSource, { sink: nvtx.sink, next_range: nvtx.next });
+}
+
 function libc() {
   const symbols = {};
   for (const name of LIBC) {
@@ -160,6 +169,8 @@ function startAgent(table) {
     late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
+  if (nvtx !== null)
+    nvtx.sink.writePointer(agent.range_told);
 }
 
 function driverExports(module) {
@@ -222,7 +233,7 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource, forksSource, exitsSource, options) {
+  begin(cSource, keeperSource, forksSource, exitsSource, nvtxSource, options) {
     source = cSource;
     late = options.late;
     if (options.follow)
@@ -231,8 +242,12 @@ rpc.exports = {
     if (!late)
       outliveSession();
     stayToTheEnd(exitsSource);
+    if (options.nvtx !== null)
+      listenToNvtx(nvtxSource);
     Process.attachModuleObserver({
       onAdded(module) {
+        if (module.name === options.nvtx)
+          module.getExportByName('zluda_nvtx').writePointer(nvtx.module.initialize);
         if (functions !== null || !/^libcuda\.so/.test(module.name))
           return;
         try {
@@ -244,6 +259,8 @@ rpc.exports = {
     });
   },
   dispose() {
+    if (nvtx !== null)
+      nvtx.sink.writePointer(NULL);
     if (agent !== null)
       new NativeFunction(agent.stop, 'void', [])();
   },

@@ -61,13 +61,14 @@ extern int kill (int pid, int signal);
   X (cuGraphHostNodeGetParams) X (cuGraphChildGraphNodeGetGraph) X (cuGraphEventWaitNodeGetEvent) \
   X (cuGraphEventRecordNodeGetEvent) X (cuGraphMemAllocNodeGetParams) X (cuGraphMemFreeNodeGetParams)
 
-/* The driver entries as which is put on record what is no call of the program: nodes of graphs that are launched,
- * and what was there before recording began. */
+/* The functions as which is put on record what is no call of the driver: nodes of graphs that are launched, what was
+ * there before recording began, and what the program tells by NVTX. */
 #define NODE_ENTRIES(X) \
   X (cuLaunchKernelEx) X (cuMemcpy3DAsync_v2) X (cuMemsetD8Async) X (cuMemsetD16Async) X (cuMemsetD32Async) \
   X (cuMemsetD2D8Async) X (cuMemsetD2D16Async) X (cuMemsetD2D32Async) X (cuLaunchHostFunc) X (cuEventRecord) \
   X (cuStreamWaitEvent) X (cuMemAllocAsync) X (cuMemFreeAsync) X (cuStreamQuery) \
-  X (cuMemAlloc_v2)
+  X (cuMemAlloc_v2) \
+  X (nvtxMark) X (nvtxRangePush) X (nvtxRangePop) X (nvtxRangeStart) X (nvtxRangeEnd)
 
 /* All take integers and pointers only, so one type serves: the ABI passes them alike. */
 typedef u64 (* entry) (u64, u64, u64, u64);
@@ -144,6 +145,7 @@ struct thread
   u64 * results;       /* digests from the GPU, behind the staging buffer; NULL: that is not pinned */
   u64 stream_context[4], stream_handle[4], stream_generation;
   u64 order_context, order_event, order_generation; /* what is waited for before a chosen launch */
+  u64 pushed, closing;           /* NVTX ranges: how many are open, and which of them close the window */
   struct allocation * reached[MAX_REACHED];
   u32 reached_count;
 };
@@ -198,6 +200,8 @@ struct state
   volatile u32 window;           /* open: launches may be chosen */
   volatile u64 unseen;           /* calls that were not looked at and may have written memory */
   volatile u64 launches, openings, closings; /* counted: launches in the window, and its markers */
+  u64 closing[MAX_CLOSING];      /* NVTX ranges by number whose end closes the window; 0: none */
+  u32 next_closing;
   struct driver driver;
   struct stands_for stands_for;
 };
