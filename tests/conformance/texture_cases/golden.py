@@ -26,13 +26,8 @@ _RACES = frozenset(f"surface.store.{form}.clamp" for form in ("2d", "v2"))  # tw
 
 
 KNOWN = {
-    r"(filter|weights)\S*\.s8\S*": (0.15, "filtered signed bytes are one in 32,767 off"),
     r"filter\.spread\.3d\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
     r"convert\.srgb\.linear": (0.02, "sRGB bytes are blended more finely than halves"),
-    r"cube\.(fine|random\.l|scaled\.l)\S*": (0.05, "a quotient's last bits decide a fraction"),
-    r"cube\.edge\.\d": (0.01, "a quotient's last bits decide a fraction"),
-    r"cube\.(random|edge|corner)\.\d\.seamless": (0.05, "a quotient's last bits decide a fraction"),
-    r"cube\.odd\S*": (0.6, "directions with an infinity"),
     r"grad\.\S+": (1.0, "two gradients' footprint, and anisotropy, are modelled roughly"),
 }
 """Names of cases to the largest share of their rows that may differ from an H200's, and why."""

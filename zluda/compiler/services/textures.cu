@@ -530,6 +530,7 @@ __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
   if (az >= ax && az >= ay) face = z < 0 ? 5 : 4, u = z < 0 ? -x : x, v = -y;
   else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z;
   else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y;
+  u = fminf(fmaxf(u, -1.0f), 1.0f), v = fminf(fmaxf(v, -1.0f), 1.0f);
   // At most 22 bits count later.
   double s = floor((u * 0.5 + 0.5) * 4194304), t = floor((v * 0.5 + 0.5) * 4194304);
   return {face, (float)(s / 4194304), (float)(t / 4194304)};

@@ -198,12 +198,12 @@ def _with_specials(bits: Array, groups: Sequence[tuple[Array, Array]], nan: int)
 def blend_integers(groups: Sequence[tuple[Array, Array]], format: Format) -> Array:
     """The same of normalised integers, as ones of 16 bits: the sum, rounded half up, as f64.
 
-    Signed bytes are 258 and 1/128 times as large then; in one of twenty the unit's last bit is another.
+    Of signed bytes the unit widens the sum: by a 128th, of which it looks at all but the lowest four bits.
     """
     total = np.asarray(sum((texels.astype(np.int64) * weights).sum(0) for texels, weights in groups))
     found: Array
     if format == Format.SIGNED_INT8:
-        found = np.maximum((total * 33025 + 16384) >> 15, -32767) / 32767
+        found = np.maximum(total + (((total >> 4) * 257 + 1024) >> 11), -32767) / 32767
     elif format == Format.SIGNED_INT16:
         found = np.maximum(np.floor(total / 256 + 0.5), -32767) / 32767
     else:
