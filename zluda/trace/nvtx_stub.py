@@ -1,9 +1,8 @@
 """The library that NVTX asks for by the name in ``NVTX_INJECTION64_PATH``: a stub that jumps to the agent.
 
 It is made here, byte by byte, since a machine on which programs are recorded need not have a compiler. It
-exports ``InitializeInjectionNvtx2``, which jumps to the address that stands in ``zluda_nvtx``, a variable that
-the agent fills in when the library is loaded, and returns 0 (which leaves NVTX without effect) where nobody
-did. See ELF (System V ABI, gABI 4.1) and its AMD64 supplement.
+exports ``InitializeInjectionNvtx2``, which jumps to the address in ``zluda_nvtx``, a variable that the agent
+fills in when the library is loaded, and returns 0 (which leaves NVTX without effect) where nobody did. See ELF (System V ABI, gABI 4.1) and its AMD64 supplement.
 """
 
 from __future__ import annotations

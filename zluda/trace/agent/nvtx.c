@@ -100,9 +100,9 @@ tell_attributes (u32 kind, const char * domain, const struct attributes * attrib
 static u64
 new_range (void)
 {
-  u64 value = 1;
+  u64 value = 1, * where = &next_range;
 
-  __asm__ volatile ("lock; xaddq %0, %1" : "+r" (value), "+m" (next_range) : : "memory");
+  __asm__ volatile ("lock; xaddq %0, %1" : "+r" (value), "+m" (*where) : : "memory");
   return value;
 }
 
