@@ -5,9 +5,9 @@ On an NVIDIA host with PyTorch:
 
     python -m bench.record_sample [--steps 1000] [--runs 2] [--json] [-- OPTION…]
 
-What comes after ``--`` is given to ``zluda trace`` in place of ``--sample 3``. Both ratios are to the unrecorded
-run beside it: of the time of the steps as the program itself measures it, and of the whole program, start and
-import of PyTorch included.
+What comes after ``--`` is given to ``zluda trace`` in place of ``--sample 3``. Both ratios are to the
+unrecorded run beside it: of the time of the steps as the program itself measures it, and of the whole
+program, start and import of PyTorch included.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def timed(command: list[str]) -> tuple[str, float, float]:
 def measure(steps: int, runs: int, options: list[str]) -> dict[str, Any]:
     """The best of ``runs`` runs of either kind, taken in turn."""
     program = [sys.executable, str(PROGRAM), str(steps)]
-    plain, recorded, printed = [], [], set()
+    plain: list[list[float]] = []
+    recorded: list[list[float]] = []
+    printed = set()
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
         recorder = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), *options, "--"]
@@ -87,8 +89,8 @@ def main() -> None:
         f" unrecorded steps ({row['recorded_seconds'][0]:.2f} s to {row['plain_seconds'][0]:.2f} s),"
         f" {row['ratio_of_whole']:.2f} times the whole program"
         f" ({row['recorded_seconds'][1]:.2f} s to {row['plain_seconds'][1]:.2f} s); memory of"
-        f" {row['launches_with_memory']:,} of {row['launches']:,} launches, {row['bytes_moved'] >> 20} MiB moved,"
-        f" {row['file_bytes'] >> 20} MiB in the file, waited {row['stall_seconds']:.2f} s for the recorder;"
+        f" {row['launches_with_memory']:,} of {row['launches']:,} launches,"
+        f" {row['bytes_moved'] >> 20} MiB moved, {row['file_bytes'] >> 20} MiB in the file, waited {row['stall_seconds']:.2f} s for the recorder;"
         f" prints {'the same' if row['prints_the_same'] else 'OTHERWISE'}"
     )
 
