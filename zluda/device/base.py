@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zluda.ptx import Module
 
 __all__ = ["APART", "Code", "Device", "Dim3", "GpuDevice", "Kernel", "KernelParameter", "Perturbed"]
-__all__ += ["Prepared", "Printing", "Streams", "Together"]
+__all__ += ["Prepared", "Printing", "Stacked", "Streams", "Together"]
 
 Dim3 = tuple[int, int, int]
 
@@ -168,6 +168,15 @@ class Printing(Protocol):
 
     def take_output(self) -> tuple[str, str]:
         """What kernels printed since the last time; what is to be said of output that was lost."""
+        ...
+
+
+@runtime_checkable
+class Stacked(Protocol):
+    """A device whose threads have a stack for recursion whose size can be set."""
+
+    def limit_stack(self, size: int) -> None:
+        """From the next launch on a thread's stack has this many bytes, or more. CudaError for too many."""
         ...
 
 

@@ -10,6 +10,8 @@ from zluda.errors import LaunchError
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 << 10  # a block's most on sm_90
+LEAST_STACK = 16 << 10
+"""What a thread of an AMD GPU has for recursion and calls through pointers, as the HIP runtime reserves."""
 _GRID_LIMITS = (0x7FFFFFFF, 0xFFFF, 0xFFFF)
 _BLOCK_LIMITS = (1024, 1024, 64)
 

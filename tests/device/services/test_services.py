@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,11 @@ import pytest
 
 import zluda
 from zluda.compiler.services import HEAP, LIBRARIES, LOCKS, OUTPUT, linked
+from zluda.device.amd import AmdDevice
 from zluda.device.api import Device, Module
+from zluda.device.cpu import CpuDevice
+from zluda.device.output import Output
+from zluda.device.services import LIMITS, PRINTF_FIFO_SIZE, Services
 from zluda.ptx import parse_module
 
 HERE = Path(__file__).parent
@@ -239,11 +244,10 @@ def test_device_side_launch_is_refused_by_name(cpu: tuple[Device, Module]) -> No
         device.load_module(text).kernel("k").launch(grid=1, block=1)
 
 
-def test_the_oldest_output_is_lost_first_and_that_is_said() -> None:
-    from zluda.device.cpu import CpuDevice
-    from zluda.device.services import LIMITS, PRINTF_FIFO_SIZE, Services
-
-    device = CpuDevice(threads=1)
+@pytest.mark.parametrize("make", [CpuDevice, functools.partial(AmdDevice, "gfx1030")], ids=["cpu", "gfx1030"])
+def test_the_oldest_output_is_lost_first_and_that_is_said(make: Callable[..., CpuDevice | AmdDevice]) -> None:
+    """The buffer is circular, as CUDA's: of 64 lines the last that fit are there, in order."""
+    device = make(threads=1)
     services = Services(device)
     code = device.load(parse_module(PTX))
     services.attach(code)
@@ -256,8 +260,13 @@ def test_the_oldest_output_is_lost_first_and_that_is_said() -> None:
     assert output.text == "".join(f"block 0 thread {t}\n" for t in range(64 - kept, 64))
     assert output.complaint.startswith(f"{(64 - kept) * record} bytes of the oldest printf output")
     assert services.take_output().text == ""
-    device.launch(kernel, (1, 1, 1), (64, 1, 1), struct.pack("<i", 60))
-    assert services.take_output().text == "block 0 thread 0\nblock 0 thread 60\n"
+    for _ in range(3):  # round the end of the buffer, nothing lost
+        device.launch(kernel, (1, 1, 1), (64, 1, 1), struct.pack("<i", 6))
+        sixths = "".join(f"block 0 thread {t}\n" for t in range(0, 64, 6))
+        assert services.take_output() == Output(sixths)
+    for _ in range(4):  # what several launches print shares it
+        device.launch(kernel, (1, 1, 1), (64, 1, 1), struct.pack("<i", 6))
+    assert services.take_output().text.splitlines() == (4 * sixths).splitlines()[-kept:]
     device.close()
 
 

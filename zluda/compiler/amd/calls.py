@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.machine import STACK, one
+from zluda.compiler.amd.surroundings import packet
 from zluda.compiler.amd.warp import WarpOps
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value, constant
@@ -22,6 +23,10 @@ from zluda.ptx.module import Register, Variable
 if TYPE_CHECKING:
     from zluda.compiler.amd.ops import AmdOps
 
+_STACK_LEFT = (
+    1 << 10
+)  # bytes for a recursive function's frame but its variables, and for what it calls besides
+
 
 def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     """Write a function that a kernel calls."""
@@ -30,6 +35,8 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     formal = [*function.returns, *function.parameters]
     pointers = [Value(STACK, 1, f"%parameter.{i}") for i in range(len(formal))]
     f.stack_variables |= {v.name: p for v, p in zip(formal, pointers, strict=True)}
+    if name in unit.recursive_functions():
+        _guard_stack(f, ops)
     for variable, pointer in zip(function.parameters, pointers[len(function.returns) :], strict=True):
         if variable.space == "reg":
             loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
@@ -44,8 +51,21 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     f.b.ret(constant("i1", 1) if unit.may_exit else None)
     kept = " noinline" if is_service(name) else ""  # large, and rarely called: a copy at each call is worse
     formal_text = ", ".join(p.typed for p in pointers)
-    header = f"internal {_result(unit)} @{unit.ir_name(name)}({formal_text}){kept} #0"
+    header = f"{unit.linkage(name)}{_result(unit)} @{unit.ir_name(name)}({formal_text}){kept} #0"
     unit.ir.define(unit.ir_name(name), header, f.b)
+
+
+def _guard_stack(f: FunctionCodegen, ops: AmdOps) -> None:
+    """End the launch before calls leave their lane's scratch, behind which is that of the next wave."""
+    b = f.b
+    here = b.cast("ptrtoint", b.alloca("i8", align=4), "i32")
+    deep, on = b.fresh("deep"), b.fresh("on")
+    needed = _STACK_LEFT + sum(v.size for v in f.function.variables.values() if v.space == "local")
+    b.cond_branch(b.icmp("ugt", b.add(here, needed), packet(f, "private_segment_size")), deep, on)
+    b.label(deep)
+    ops.trap(f, "recursion")
+    b.branch(on)
+    b.label(on)
 
 
 def _result(unit: Unit) -> str:
@@ -63,11 +83,13 @@ class CallOps(WarpOps):
         self, f: FunctionCodegen, name: str, results: list[CallValue], arguments: list[CallValue]
     ) -> None:
         """Call a function; a thread that left the kernel in it leaves here too."""
-        function = f.unit.functions[name]
+        function = f.unit.callee(name)
+        assert function is not None
         pointers = [self._place(f, v, p) for v, p in zip(results, function.returns, strict=True)]
         pointers += [self._place(f, v, p) for v, p in zip(arguments, function.parameters, strict=True)]
-        left = f.b.call(f.unit.ir_name(name), pointers, _result(f.unit))
-        if f.unit.may_exit:
+        exits = f.unit.may_exit and name not in f.unit.outside
+        left = f.b.call(f.unit.ir_name(name), pointers, "i1" if exits else "void")
+        if exits:
             on = f.b.fresh("on")
             f.b.cond_branch(left, LEAVE, on)
             f.b.label(on)

@@ -35,7 +35,7 @@ From :data:`STOPPED` on it is a kind of fault (``zluda.compiler.stops``), below 
 """
 
 STOPPED = 1 << 30
-_SURVIVED = frozenset({"assert", "free"})
+_SURVIVED = frozenset({"assert", "free", "recursion"})
 
 _SPACES = {"": FLAT, "global": GLOBAL, "const": CONSTANT, "param": CONSTANT, "shared": SHARED, "local": STACK}
 _NARROW = (SHARED, STACK)

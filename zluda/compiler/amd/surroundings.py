@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # hsa_kernel_dispatch_packet_t: byte offset and width of a field (HSA Runtime Specification 2.8.5).
 _PACKET = {f"workgroup_size_{d}": (4 + 2 * i, 16) for i, d in enumerate("xyz")}
 _PACKET |= {f"grid_size_{d}": (12 + 4 * i, 32) for i, d in enumerate("xyz")}
-_PACKET |= {"group_segment_size": (28, 32)}
+_PACKET |= {"private_segment_size": (24, 32), "group_segment_size": (28, 32)}
 # Hidden kernel arguments, from code object version 5 on (LLVM "User Guide for AMDGPU Backend", Code Object V5
 # Metadata): the grid counted in blocks, where the packet has it in threads.
 _HIDDEN = {f"block_count_{d}": (4 * i, 32) for i, d in enumerate("xyz")}

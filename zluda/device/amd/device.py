@@ -108,6 +108,9 @@ class AmdDevice(HostMemory):
     def load_code_object(self, data: bytes, *, file: str) -> EmulatedCode:
         return self.emulator.load_code_object(data, file=file)
 
+    def limit_stack(self, size: int) -> None:
+        self.emulator.limit_stack(size)
+
     def synchronize(self) -> None:
         self.emulator.synchronize()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from zluda.device.base import Device, Stacked
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.arrays import free_arrays_of
 from zluda.driver.translated.services import check_output, flush
@@ -12,9 +13,10 @@ from zluda.driver.translated.textures import drop_objects_of, drop_references_in
 
 DRIVER_VERSION = 13000  # CUDA 13.0: what the 13.x runtimes ask for at least
 
+STACK_SIZE = 0
 # CUlimit → value at the start (H200, driver 580), and whether it may be set.
 _LIMITS: dict[int, tuple[int, bool]] = {
-    0: (1024, True),  # STACK_SIZE
+    STACK_SIZE: (1024, True),
     1: (7340032, True),  # PRINTF_FIFO_SIZE
     2: (8388608, True),  # MALLOC_HEAP_SIZE
     4: (2048, True),  # DEV_RUNTIME_PENDING_LAUNCH_COUNT
@@ -31,6 +33,12 @@ LEAST_PRIORITY, GREATEST_PRIORITY = 0, -5  # as an H200 answers cuCtxGetStreamPr
 
 def _new_context(flags: int, *, primary: bool) -> Context:
     return Context(flags, primary, {limit: value for limit, (value, _) in _LIMITS.items()})
+
+
+def give_stack(device: Device, size: int) -> None:
+    """Threads get this much stack, on devices where it can be set; on others it is ample."""
+    if isinstance(device, Stacked):
+        device.limit_stack(size)
 
 
 def _check_flags(flags: int) -> None:
@@ -216,6 +224,8 @@ class ContextEntries:
         if self._state.services.made(limit):
             detail = f"limit {limit} was in use by a kernel that was launched"
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+        if limit == STACK_SIZE:
+            give_stack(self._state.device, value)
         self._current().limits[limit] = value
 
     @entry()

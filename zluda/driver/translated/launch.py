@@ -11,6 +11,7 @@ from zluda.device.together import CLUSTER_DIMENSION, COOPERATIVE
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.code import dynamic_shared_limit, kernel_of
+from zluda.driver.translated.contexts import STACK_SIZE, give_stack
 from zluda.driver.translated.services import flush
 from zluda.driver.translated.state import State, entry
 from zluda.driver.translated.together import check_together
@@ -91,7 +92,9 @@ class LaunchEntries:
             function, grid, block, shared_bytes, stream, parameters, attributes
         )
         flush(state)
-        state.services.ready(state.contexts[state.current()].limits)
+        limits = state.contexts[state.current()].limits
+        state.services.ready(limits)
+        give_stack(state.device, limits[STACK_SIZE])
         try:
             if state.gpu is None:
                 state.device.launch(

@@ -19,10 +19,13 @@ from zluda.device.base import APART, Code, Dim3, Kernel, KernelParameter, Togeth
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.faults import guard_bytes, outside, thread_index
+from zluda.device.limits import LEAST_STACK
+from zluda.device.results import CudaError
 from zluda.errors import DeviceError, HangError, LaunchError, UnsupportedError
 from zluda.ptx import Module
 
 CHECKS = ("none", "memory")
+_WAVE_SCRATCH = 8 << 20  # bytes
 _MAX_SHARED_MEMORY, _MAX_SHARED_MEMORY_OPTIN = 8, 97  # CUdevice_attribute
 
 
@@ -135,6 +138,7 @@ class EmulatedDevice(HostMemory):
         self._structures: int | None = None
         self._kernarg: tuple[int, int] = (0, 0)  # address and size of the buffer for kernel arguments
         self.instructions = 0
+        self.stack_bytes = LEAST_STACK
 
     # --- code ------------------------------------------------------------------------------------------
 
@@ -173,7 +177,10 @@ class EmulatedDevice(HostMemory):
         addresses = self._place(kernel, parameters)
         segment = setup.kernarg_segment(kernel.entry, parameters, grid, block, addresses, shared_bytes)
         self.memory.write(addresses.kernarg, segment)
-        packet = setup.dispatch_packet(kernel.entry, grid, block, addresses, kernel.code.address, lds_bytes)
+        private = setup.private_bytes(kernel.entry, self.stack_bytes)
+        packet = setup.dispatch_packet(
+            kernel.entry, grid, block, addresses, kernel.code.address, lds_bytes, private
+        )
         self.memory.write(addresses.packet, packet)
         self.dispatch(kernel, grid, block, addresses, lds_bytes=lds_bytes, together=together, count=count)
 
@@ -213,10 +220,10 @@ class EmulatedDevice(HostMemory):
         registers: int,
     ) -> Launch:
         entry, wave_size = kernel.entry, kernel.wave_size
+        private = setup.private_bytes(entry, self.stack_bytes)
         template, template_bytes, waves, places = setup.wave_templates(
-            entry, self.target, wave_size, block, addresses
+            entry, self.target, wave_size, block, addresses, private
         )
-        private = setup.private_bytes(entry)
         return Launch(
             wave_function=function,
             blocks=grid[0] * grid[1] * grid[2],
@@ -310,7 +317,17 @@ class EmulatedDevice(HostMemory):
             message += f": {outside(outcome.address, outcome.size, self._programs())}"
         elif outcome.size:
             message += f": {outcome.size} bytes"
+        if outcome.fault == state.SCRATCH_RANGE and kernel.entry.descriptor.dynamic_stack:
+            message += f"; the stack for recursion has {self.stack_bytes} bytes (CU_LIMIT_STACK_SIZE)"
         return LaunchError(message, kernel=kernel.name, block=place, thread=thread, address=address)
+
+    def limit_stack(self, size: int) -> None:
+        """See :class:`zluda.device.base.Stacked`. A wave has 8 MiB of scratch (RDNA2 ISA 3.6, WAVESIZE)."""
+        most = _WAVE_SCRATCH // self.target.wave_size
+        if size > most:
+            detail = f"a stack of {size} bytes a thread; {self.name} has at most {most}"
+            raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=detail)
+        self.stack_bytes = max(size, LEAST_STACK)
 
     def synchronize(self) -> None:
         """Launches run to their end: there is nothing to wait for."""

@@ -14,7 +14,6 @@ Dim3 = tuple[int, int, int]
 
 PACKET_BYTES = 64
 QUEUE_BYTES = 256
-_DYNAMIC_STACK = 1 << 14  # bytes a lane for recursion and calls through pointers, as the HIP runtime reserves
 _RESOURCE_WORD3 = 1 << 23  # ADD_TID_ENABLE: scratch, interleaved by lane (``memory.py``)
 
 
@@ -27,15 +26,21 @@ class Addresses:
     queue: int
 
 
-def private_bytes(kernel: KernelEntry) -> int:
-    """Scratch of a lane."""
+def private_bytes(kernel: KernelEntry, stack_bytes: int) -> int:
+    """Scratch of a lane, ``stack_bytes`` of it for recursion and calls through pointers, if there are any."""
     descriptor = kernel.descriptor
-    dynamic = _DYNAMIC_STACK if descriptor.dynamic_stack else 0
+    dynamic = stack_bytes if descriptor.dynamic_stack else 0
     return (descriptor.private_bytes + dynamic + 15) & ~15
 
 
 def dispatch_packet(
-    kernel: KernelEntry, grid: Dim3, block: Dim3, addresses: Addresses, code: int, lds_bytes: int
+    kernel: KernelEntry,
+    grid: Dim3,
+    block: Dim3,
+    addresses: Addresses,
+    code: int,
+    lds_bytes: int,
+    private: int,
 ) -> bytes:
     """``hsa_kernel_dispatch_packet_t``."""
     size = [g * b for g, b in zip(grid, block, strict=True)]
@@ -46,7 +51,7 @@ def dispatch_packet(
         *block,
         0,
         *size,
-        private_bytes(kernel),
+        private,
         lds_bytes,
         code + kernel.descriptor_address,
         addresses.kernarg,
@@ -78,7 +83,7 @@ def kernarg_segment(
     return bytes(segment)
 
 
-def _user_sgprs(kernel: KernelEntry, addresses: Addresses) -> dict[str, tuple[int, ...]]:
+def _user_sgprs(private: int, addresses: Addresses) -> dict[str, tuple[int, ...]]:
     def pair(address: int) -> tuple[int, int]:
         return address & 0xFFFFFFFF, address >> 32
 
@@ -89,16 +94,16 @@ def _user_sgprs(kernel: KernelEntry, addresses: Addresses) -> dict[str, tuple[in
         "kernarg_segment_ptr": pair(addresses.kernarg),
         "dispatch_id": (0, 0),
         "flat_scratch_init": (0, 0),
-        "private_segment_size": (private_bytes(kernel),),
+        "private_segment_size": (private,),
     }
 
 
 def scalar_setup(
-    kernel: KernelEntry, target: Target, addresses: Addresses
+    kernel: KernelEntry, target: Target, addresses: Addresses, private: int
 ) -> tuple[dict[int, int], dict[str, int]]:
     """(register → number at the start, purpose → register to set for each block or wave)."""
     descriptor = kernel.descriptor
-    values, index = _user_sgprs(kernel, addresses), 0
+    values, index = _user_sgprs(private, addresses), 0
     registers: dict[int, int] = {}
     places: dict[str, int] = {}
     for name, count in descriptor.user_sgprs:
@@ -121,12 +126,12 @@ def scalar_setup(
 
 
 def wave_templates(
-    kernel: KernelEntry, target: Target, wave_size: int, block: Dim3, addresses: Addresses
+    kernel: KernelEntry, target: Target, wave_size: int, block: Dim3, addresses: Addresses, private: int
 ) -> tuple[bytes, int, int, dict[str, int]]:
     """(templates of a block's waves, bytes of one, waves, registers set for each block or wave)."""
     import numpy as np
 
-    registers, places = scalar_setup(kernel, target, addresses)
+    registers, places = scalar_setup(kernel, target, addresses, private)
     threads = block[0] * block[1] * block[2]
     waves = -(-threads // wave_size)
     vgprs = 1 if target.packed_work_item_ids else kernel.descriptor.work_item_id_vgprs

@@ -181,14 +181,18 @@ class _Lifter:
         if target > source:
             self.b.branch(label)
             return
+        stop = self.b.fresh("yield")
+        self.b.cond_branch(self._spent(), stop, label)
+        self.b.label(stop)
+        self._leave(target, state.YIELDED)
+
+    def _spent(self) -> Value:
+        """Use up a piece of the budget; whether nothing is left of it."""
         b = self.b
         place = b.gep(S, state.BUDGET)
         left = b.sub(b.load("i32", place, align=4), 1)
         b.store(left, place, align=4)
-        stop = b.fresh("yield")
-        b.cond_branch(b.icmp("eq", left, 0), stop, label)
-        b.label(stop)
-        self._leave(target, state.YIELDED)
+        return b.icmp("eq", left, 0)
 
     def _leave(self, target: int, reason: int) -> None:
         """Return to the scheduler, to go on at ``target``."""
@@ -254,10 +258,14 @@ class _Lifter:
         self._goto(instruction.next, instruction.offset)
 
     def _jump(self, instruction: Instruction) -> None:
-        """s_setpc, s_swappc: through a register pair, to any resumable address."""
+        """s_setpc, s_swappc: through a register pair, to any resumable address.
+
+        A call uses up budget as a backward branch does: recursion is a loop too.
+        """
         wave, b = self.wave, self.b
+        calls = instruction.mnemonic == "s_swappc_b64"
         target = wave.sgpr(instruction.operands[-1].index, "i64")
-        if instruction.mnemonic == "s_swappc_b64":
+        if calls:
             wave.set_sgpr(instruction.operands[0].index, wave.code_address(instruction.next))
             self._reach(instruction.next)
         for function in self.graph.functions:
@@ -265,6 +273,12 @@ class _Lifter:
         wave.flush()
         wave.segment.anywhere = True
         b.store(b.sub(target, wave.code_base()), b.gep(S, state.PC), align=8)
+        if calls:
+            stop, on = b.fresh("yield"), b.fresh("on")
+            b.cond_branch(self._spent(), stop, on)
+            b.label(stop)
+            b.ret(constant("i32", state.YIELDED))
+            b.label(on)
         b.branch("dispatch")
 
     def _call(self, instruction: Instruction) -> None:

@@ -15,6 +15,7 @@ from zluda.device.amd.hip.runtime import Runtime, load
 from zluda.device.amd.hip.streams import HipStreams
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
+from zluda.device.limits import LEAST_STACK
 from zluda.device.placement import FunctionAddresses
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
@@ -65,7 +66,7 @@ class HipDevice:
         self.variables = _Anywhere(self.memory)
         self.refusals, self.functions = RefusalCell(self.variables), FunctionAddresses()
         self.streams = HipStreams(self.runtime)
-        self._closed = False
+        self._closed, self._stack_bytes = False, LEAST_STACK
 
     def _open(self) -> None:
         count = self.runtime.device_count()
@@ -185,6 +186,15 @@ class HipDevice:
         buffer = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         self.runtime.call("hipModuleLaunchCooperativeKernel", *shape, ctypes.addressof(pointers))
+
+    def limit_stack(self, size: int) -> None:
+        """See :class:`zluda.device.base.Stacked`."""
+        size = max(size, LEAST_STACK)
+        if size != self._stack_bytes:
+            self.runtime.call(
+                "hipDeviceSetLimit", self.runtime.constant("hipLimit_t", "hipLimitStackSize"), size
+            )
+            self._stack_bytes = size
 
     def synchronize(self) -> None:
         self.streams.synchronize_all()
