@@ -48,6 +48,7 @@ def compile_kernel(
     compiled before comes out of the kernel cache (``cache/``).
     """
     from zluda.compiler.cache import kernels
+    from zluda.compiler.services import compiled_apart
     from zluda.compiler.target import APART
 
     options: dict[str, Any]
@@ -57,7 +58,9 @@ def compile_kernel(
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit
 
-        unit = kernel_unit(module, name, block, contract, together)
+        turned = bool(blocks or checks or scheduled)  # then functions are not what they are for others
+        outside = frozenset() if turned else compiled_apart(module)
+        unit = kernel_unit(module, name, block, contract, together, outside=outside)
         turns = {"scheduled": True} if scheduled else {}
         options = {"block": block, "numerics": numerics, **blocks, **checks, **turns}
         unit.numerics, unit.check, unit.scheduled = numerics, check, scheduled

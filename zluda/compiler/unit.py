@@ -31,14 +31,23 @@ from zluda.records import dataclass
 
 
 def kernel_unit(
-    module: Module, name: str, block: Dim3, contract: str = "auto", together: Together = APART
+    module: Module,
+    name: str,
+    block: Dim3,
+    contract: str = "auto",
+    together: Together = APART,
+    *,
+    outside: frozenset[str] = frozenset(),
 ) -> Unit:
-    """A kernel with all it reaches. Raises Error where there is none so named, PtxError for its text."""
+    """A kernel with all it reaches, but for functions called in ``outside``, whose code is elsewhere.
+
+    Raises Error where there is no kernel so named, PtxError for its text.
+    """
     module = linked(module)
     function = module.function(name)
     if not function.is_entry or function.body is None:
         raise Error(f"{module.file}: {name} is not a kernel")
-    return Unit(module, function, block, contract=contract, together=together)
+    return Unit(module, function, block, contract=contract, together=together, apart=outside)
 
 
 def symbols_in(operand: Operand) -> Iterator[str]:
@@ -78,7 +87,9 @@ class Unit:
     accesses are tested as they are made (``"memory"``: all), ``scheduled`` that warps take turns
     as a seed has it, ``slow_mode`` whether waves of 64 lanes hold one warp
     (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo`` names functions
-    that are written for one thread (:mod:`zluda.compiler.large`).
+    that are written for one thread (:mod:`zluda.compiler.large`). ``apart`` names functions that are compiled
+    apart (:mod:`zluda.compiler.library`), ``outside`` holds those of them that are called; ``exported`` is
+    the function that other objects can call.
     """
 
     module: Module
@@ -103,6 +114,9 @@ class Unit:
     waits_for_blocks: bool = False
     recursive: frozenset[str] | None = field(default=None, init=False)
     solo: frozenset[str] = field(default=frozenset(), init=False)
+    apart: frozenset[str] = frozenset()
+    outside: dict[str, Function] = field(default_factory=dict)
+    exported: str = ""
 
     def __post_init__(self) -> None:
         if self.contract == "auto" and "debug" in self.module.target:
@@ -169,6 +183,8 @@ class Unit:
 
     def ir_name(self, name: str) -> str:
         """The LLVM name of a reachable function."""
+        if name in self.outside or name == self.exported:
+            return name
         return f"function.{list(self.functions).index(name)}"
 
     def prototype(self, instruction: Instruction, function: Function) -> CallPrototype | None:
@@ -187,12 +203,23 @@ class Unit:
 
     def _reach(self, function: Function) -> None:
         for _, name in named(function):
-            if name in self.module.function_names:
+            if name in self.module.function_names and name not in function.variables:
                 self.include(name)
+
+    def callee(self, name: str) -> Function | None:
+        """A function that can be called: compiled with the kernel, or apart."""
+        return self.functions.get(name) or self.outside.get(name)
+
+    def linkage(self, name: str) -> str:
+        """What a definition of a reachable function begins with."""
+        return "" if name == self.exported else "internal "
 
     def include(self, name: str) -> None:
         """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:
+            return
+        if name in self.apart:
+            self.outside[name] = self.module.function(name)
             return
         function = expanded(contract_function(self.module.function(name), self.contract))
         if function.body is None:

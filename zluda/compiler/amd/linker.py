@@ -15,14 +15,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
+from zluda.compiler.relocatable import HEADER, RELOCATION, SECTION, SYMBOL
 from zluda.errors import Error, UnsupportedError
 from zluda.records import dataclass
 
-HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SEGMENT = struct.Struct("<IIQQQQQQ")
-SECTION = struct.Struct("<IIQQQQIIQQ")
-SYMBOL = struct.Struct("<IBBHQQ")
-RELOCATION = struct.Struct("<QQq")
 DYNAMIC = struct.Struct("<QQ")
 
 _ET_REL, _ET_DYN, _EM_AMDGPU = 1, 3, 224

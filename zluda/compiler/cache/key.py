@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What compiled code is made by: a change in any of these files may change the code.
 _SOURCES = ("zluda.compiler", "zluda.numerics", "zluda.ptx")
-_SUFFIXES = (".py", ".ll", ".json", ".npz")
+_SUFFIXES = (".py", ".ll", ".json", ".npz", ".ptx")
 
 
 def kernel_key(unit: Unit, target: str, options: Mapping[str, object]) -> str:
@@ -29,6 +29,11 @@ def kernel_key(unit: Unit, target: str, options: Mapping[str, object]) -> str:
 def host_key(kind: str, parts: Iterable[str | bytes]) -> str:
     """The key of other code for this host: ``parts`` are all it depends on but compiler and processor."""
     return _digest((kind, compiler_version(), host_version(), *parts))
+
+
+def target_key(kind: str, parts: Iterable[str | bytes]) -> str:
+    """The key of other code for another machine: ``parts`` name that too."""
+    return _digest((kind, compiler_version(), *parts))
 
 
 @functools.cache

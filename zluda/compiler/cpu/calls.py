@@ -41,7 +41,8 @@ def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
         body = Builder(unit.ir)
         index = unit.refusal_index(Refusal(error.what, error.where))
         stop(body, Value("i32", 1, "%active"), "unsupported", index)
-    unit.ir.define(unit.ir_name(name), f"internal i32 @{unit.ir_name(name)}({formal}) noinline #0", body)
+    header = f"{unit.linkage(name)}i32 @{unit.ir_name(name)}({formal}) noinline #0"
+    unit.ir.define(unit.ir_name(name), header, body)
 
 
 def _function_body(unit: Unit, function: Function, ops: CpuOps) -> Builder:
@@ -113,7 +114,8 @@ class CallOps(MemoryOps):
         cut: bool = True,
     ) -> None:
         """Call a function for the active lanes; ``cut`` drops lanes that left the kernel in it."""
-        function = f.unit.functions[name]
+        function = f.unit.callee(name)
+        assert function is not None
         b = f.b
         pointers = [self._place(f, v, p) for v, p in zip(results, function.returns, strict=True)]
         pointers += [self._place(f, v, p) for v, p in zip(arguments, function.parameters, strict=True)]

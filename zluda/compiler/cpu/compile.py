@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zluda.compiler import library
+from zluda.compiler.cache.key import host_key
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu import approximate
 from zluda.compiler.cpu.calls import define_function
@@ -13,11 +15,14 @@ from zluda.compiler.cpu.solo import define_solo
 from zluda.compiler.ir import Builder, constant
 from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
+from zluda.compiler.library import LibraryFunction
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.registers import Mask
+from zluda.compiler.relocatable import merge
+from zluda.compiler.services import NO_KERNEL, texture_library
 from zluda.compiler.target import WARP, CompiledKernel
-from zluda.compiler.unit import Unit
+from zluda.compiler.unit import Unit, kernel_unit
 
 ENTRY = "kernel"
 _NUMERICS = {"native": lambda unit: approximate.compute, "envelope": envelope}
@@ -26,12 +31,15 @@ _NUMERICS = {"native": lambda unit: approximate.compute, "envelope": envelope}
 def compile_unit(unit: Unit) -> CompiledKernel:
     """See :func:`zluda.compiler.compile_kernel`."""
     slots, size = parameter_layout(unit.kernel.parameters)
+    functions = library.reached(unit.outside, lambda name: _library_function(name, unit))
+    library.add_symbols(unit, functions)
     text = kernel_ir(unit)
+    code = emit_object(text, quickly=is_large(unit))
     return CompiledKernel(
         name=unit.kernel.name,
         block=unit.block,
         entry=ENTRY,
-        code=emit_object(text, quickly=is_large(unit)),
+        code=merge(code, [f.code for f in functions]) if functions else code,
         symbols=tuple(unit.symbols),
         parameters=slots,
         parameter_bytes=size,
@@ -46,6 +54,13 @@ def compile_unit(unit: Unit) -> CompiledKernel:
 def kernel_ir(unit: Unit) -> str:
     """LLVM IR of a whole kernel."""
     ops = CpuOps()
+    _define_functions(unit, ops)
+    _define_warp(unit, ops)
+    _define_entry(unit)
+    return _whole(unit)
+
+
+def _define_functions(unit: Unit, ops: CpuOps) -> None:
     choose_numerics(unit, _NUMERICS)
     choose_solo(unit)
     unit.ir.compact = is_large(unit)
@@ -54,10 +69,25 @@ def kernel_ir(unit: Unit) -> str:
             define_solo(unit, name)
         else:
             define_function(unit, name, ops)
-    _define_warp(unit, ops)
-    _define_entry(unit)
+
+
+def _whole(unit: Unit) -> str:
     functions = unit.ir.text().replace(") {\n", ") #0 {\n")
     return f"{functions}\n{FUNCTION_ATTRIBUTES}\n!0 = !{{}}\n"
+
+
+def _library_function(name: str, caller: Unit) -> LibraryFunction:
+    """A texture function for kernels of the caller's numerics."""
+
+    def make() -> LibraryFunction:
+        unit = kernel_unit(texture_library(), NO_KERNEL, (WARP, 1, 1), caller.contract)
+        unit.numerics = caller.numerics
+        _define_functions(library.export(unit, name), CpuOps())
+        library.check(unit)
+        return LibraryFunction(name, emit_object(_whole(unit)), tuple(unit.symbols), tuple(unit.outside))
+
+    key = host_key("library", [name, caller.numerics, caller.contract])
+    return library.library_function(key, name, make, label="cpu")
 
 
 def _define_warp(unit: Unit, ops: CpuOps) -> None:

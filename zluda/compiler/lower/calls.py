@@ -38,7 +38,7 @@ def call(f: FunctionCodegen, instruction: Instruction) -> None:
     values = [_argument(f, o) for o in arguments]
     if not isinstance(callee, Symbol):
         _indirect(f, instruction, callee, results, values)
-    elif callee.name in f.unit.functions:
+    elif f.unit.callee(callee.name) is not None:
         f.ops.call(f, callee.name, results, values)
     elif callee.name in STOPS:
         f.ops.trap(f, STOPS[callee.name])

@@ -45,10 +45,12 @@ PRINTING = frozenset({"vprintf", "__assertfail"})
 
 EXCHANGE_128 = "__zluda_exchange128"
 
+TEXTURES = Library("textures.ptx", ROOT_VARIABLE, frozenset({"__zluda_descriptor"}), INSTRUCTION)
+
 LIBRARIES = (
     Library("output.ptx", OUTPUT, PRINTING),
     Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
-    Library("textures.ptx", ROOT_VARIABLE, frozenset({"__zluda_descriptor"}), INSTRUCTION),
+    TEXTURES,
     Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), re.compile(r"\batom[\w.:]*\.b128\b")),
 )
 
@@ -89,6 +91,39 @@ _OWN = re.compile(r"(?:__|_Z\d+)zluda_")
 def is_service(function: str) -> bool:
     """Whether a function is of a library, by its name."""
     return _OWN.match(function) is not None or any(function in library.functions for library in LIBRARIES)
+
+
+_DEFINITION = re.compile(r"^\.(?:visible|weak) \.func .*?(\w+)\($", re.MULTILINE)
+
+
+def compiled_apart(module: Module) -> frozenset[str]:
+    """The texture library's functions, where a module has that behind it.
+
+    They are large, and the same for all kernels: see :mod:`zluda.compiler.library`.
+    """
+    whole = linked(module)
+    if not all(map(whole.defines, TEXTURES.functions)) or _text(TEXTURES.file) not in whole.source:
+        return frozenset()
+    return texture_functions()
+
+
+@functools.cache
+def texture_functions() -> frozenset[str]:
+    """The names of all functions of the texture library."""
+    return frozenset(_DEFINITION.findall(_text(TEXTURES.file)))
+
+
+@functools.cache
+def texture_library() -> Module:
+    """The texture library as a module, with one kernel, :data:`NO_KERNEL`, that does nothing."""
+    from zluda.ptx import parse_module
+
+    return parse_module("\n".join((_HEADER, _text(TEXTURES.file), _NOTHING)), file=TEXTURES.file)
+
+
+NO_KERNEL = "__zluda_nothing"
+_HEADER = ".version 8.0\n.target sm_90\n.address_size 64"
+_NOTHING = f".visible .entry {NO_KERNEL}() {{ ret; }}\n"
 
 
 def prepare() -> None:
