@@ -90,7 +90,8 @@ def main() -> None:
         f" {row['ratio_of_whole']:.2f} times the whole program"
         f" ({row['recorded_seconds'][1]:.2f} s to {row['plain_seconds'][1]:.2f} s); memory of"
         f" {row['launches_with_memory']:,} of {row['launches']:,} launches,"
-        f" {row['bytes_moved'] >> 20} MiB moved, {row['file_bytes'] >> 20} MiB in the file, waited {row['stall_seconds']:.2f} s for the recorder;"
+        f" {row['bytes_moved'] >> 20} MiB moved, {row['file_bytes'] >> 20} MiB in the file,"
+        f" waited {row['stall_seconds']:.2f} s for the recorder;"
         f" prints {'the same' if row['prints_the_same'] else 'OTHERWISE'}"
     )
 

@@ -46,6 +46,7 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "File", words.size(overview["file_bytes"])
     yield "Calls", f"{counts['calls']:,} in {words.plural(counts['threads'], 'thread')}"
     yield "Launches", f"{counts['launches']:,} of {words.plural(counts['kernels'], 'kernel')}"
+    yield from _chosen(overview)
     if counts["launches"]:
         yield "Translatable", _translatable(overview)
     times = overview["gpu_times"]
@@ -58,6 +59,18 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Gaps", f"{counts['gaps']:,}" if counts["gaps"] else "none"
     for call in overview["open_calls"]:
         yield "Never returned", f"#{call['call']} {call['function']}"
+
+
+def _chosen(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was chosen to be recorded, and of how many launches the memory was left out."""
+    given = overview["meta"].get("selection")
+    if not isinstance(given, dict) or not given:
+        return
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
+    left_out, launches = overview["left_out"], overview["counts"]["launches"]
+    text = f"{options}: memory of {launches - sum(left_out.values()):,} of {launches:,} launches"
+    over_budget = left_out.get("over_budget")
+    yield "Selected", f"{text}; {over_budget:,} came after the budget" if over_budget else text
 
 
 def _timed(times: Mapping[str, Any]) -> str:

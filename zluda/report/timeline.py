@@ -49,7 +49,7 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
         if call.thread not in threads:
             threads.add(call.thread)
             yield _track(_HOST, call.thread, f"thread {call.thread}")
-        yield _call_event(call, zero)
+        yield _nvtx_event(trace, call, zero) if call.function in _NVTX else _call_event(call, zero)
         launch, time = launches.get(call.sequence), times.get(call.sequence)
         took = time.duration_ns if time is not None else launch.gpu_time_ns if launch is not None else None
         if took is None:
@@ -85,6 +85,33 @@ def _call_event(call: Call, zero: int) -> dict[str, Any]:
         "dur": (end - call.start_ns) / 1000,
         "args": {"call": call.sequence, "result": call.result},
     }
+
+
+# Trace Event Format: duration events of a thread; asynchronous ones, matched by id; an instant.
+_NVTX = {
+    "nvtxRangePush": "B",
+    "nvtxRangePop": "E",
+    "nvtxRangeStart": "b",
+    "nvtxRangeEnd": "e",
+    "nvtxMark": "i",
+}
+
+
+def _nvtx_event(trace: Trace, call: Call, zero: int) -> dict[str, Any]:
+    """What the program told by NVTX."""
+    phase = _NVTX[call.function]
+    event = {"ph": phase, "cat": "nvtx", "pid": _HOST, "tid": call.thread, "ts": _us(call.start_ns, zero)}
+    number = call.arguments.get("id", 0)
+    if phase in "be":
+        event["id"] = number
+    if phase == "i":
+        event["s"] = "t"
+    if phase not in "Ee":
+        message = trace.payload(call.sequence, "message") or b""
+        event["name"] = message.split(b"\0")[0].decode("utf-8", "replace")
+    elif phase == "e":
+        event["name"] = ""
+    return event
 
 
 def _gpu_event(call: Call, launch: Launch | None, track: int, start: float, took_ns: int) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 It is made here, byte by byte, since a machine on which programs are recorded need not have a compiler. It
 exports ``InitializeInjectionNvtx2``, which jumps to the address in ``zluda_nvtx``, a variable that the agent
-fills in when the library is loaded, and returns 0 (which leaves NVTX without effect) where nobody did. See ELF (System V ABI, gABI 4.1) and its AMD64 supplement.
+fills in when the library is loaded, and returns 0 (which leaves NVTX without effect) where nobody did.
+See ELF (System V ABI, gABI 4.1) and its AMD64 supplement.
 """
 
 from __future__ import annotations

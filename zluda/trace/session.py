@@ -361,6 +361,8 @@ class Session:
         away.
         """
         summary = recording.finish()
+        if summary.get("over_budget"):
+            self._problem(f"{recording.trace}: reached its budget; the memory of later calls is not recorded")
         if "error" in summary:
             self._problem(f"recording stopped: {summary['error']}")
         if summary.get("calls") or summary.get("recovered") or "error" in summary:

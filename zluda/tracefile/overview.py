@@ -36,6 +36,7 @@ def overview(trace: Trace) -> dict[str, Any]:
             "gpu_time_ns": gpu_time_ns,
             "clock_error_ns": max((clock.error_ns for clock in clocks), default=None),
         },
+        "left_out": {kind.name.lower(): count for kind, count in trace.left_out().items()},
         "launches_with_ptx": sum(n for _, module, n, _ in kernels if module in with_ptx),
         "fidelity": trace.fidelities(),
         "modules": [

@@ -26,6 +26,7 @@ from zluda.tracefile.records import (
     Gap,
     Image,
     Launch,
+    LeftOut,
     LoadedModule,
     Noise,
     Page,
@@ -152,6 +153,11 @@ class Trace:
         where, values = _between("launch.call", start, stop)
         sql = rows.SELECT_LAUNCH.format(times=self._times)
         return self._read(self._to_launch, f"{sql} WHERE {where} ORDER BY launch.call", values)
+
+    def left_out(self) -> dict[LeftOut, int]:
+        """How many launches were left off the record with their memory on purpose, by why."""
+        sql = "SELECT captured, count(*) FROM launch WHERE captured > 1 GROUP BY captured ORDER BY captured"
+        return dict(self._read(lambda row: (LeftOut(row[0]), int(row[1])), sql, ()))
 
     def launch(self, call: int) -> Launch:
         """The launch that call ``call`` made."""
