@@ -13,6 +13,8 @@ from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from zluda.diff.results import ReplayResult
+    from zluda.driver import Driver
+    from zluda.replay.noise import NoiseLearner
     from zluda.tracefile import Call, Launch, Selection, Trace
 
 Progress = Callable[[int, int], None]
@@ -62,7 +64,7 @@ def replay(
     selection = Selection.parse(select)
     with open_trace(os.fspath(path)) as trace:
         require(trace, Part.CONTENTS, "replayed")
-        return _replay(
+        return replay_trace(
             trace,
             full,
             numerics=numerics,
@@ -77,20 +79,27 @@ def replay(
         )
 
 
-def _replay(
+def replay_trace(
     trace: Trace,
     device: str,
     *,
-    numerics: str | None,
-    contract: str,
-    output: str | os.PathLike[str] | None,
-    selection: Selection,
-    time_limit: float | None,
-    schedule: int,
-    check: str,
-    progress: Progress | None,
-    started: float,
+    numerics: str | None = None,
+    contract: str = "auto",
+    output: str | os.PathLike[str] | None = None,
+    selection: Selection | None = None,
+    time_limit: float | None = None,
+    schedule: int = 0,
+    check: str = "none",
+    progress: Progress | None = None,
+    started: float | None = None,
+    learner: NoiseLearner | None = None,
+    began: Callable[[Driver], None] | None = None,
 ) -> ReplayResult:
+    """:func:`replay` of an open trace on a device by its full name.
+
+    ``learner`` gathers what varies, see :class:`zluda.replay.noise.NoiseLearner`; ``began`` is given the
+    driver before the first call; ``started`` is when it began to take time (``time.perf_counter``).
+    """
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
     from zluda.replay.ahead import compile_ahead
@@ -117,13 +126,18 @@ def _replay(
         from zluda.diff.results import ReplayResult
         from zluda.replay.output import ReplayWriter
         from zluda.replay.player import Player
+        from zluda.tracefile import Selection
 
+        started = time.perf_counter() if started is None else started
         total = trace.counts().calls
         driver = session.driver
         about = {"device": driver.name, "numerics": driver.numerics, "emulated": driver.emulated}
         writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
-        player = Player(trace, session, plan, selection=selection, output=writer)
+        chosen = Selection.parse(()) if selection is None else selection
+        player = Player(trace, session, plan, selection=chosen, output=writer, learner=learner)
         stack.callback(player.close)
+        if began is not None:
+            began(driver)
         results = []
         for call, launch in _with_launches(trace):
             results += player.play(call, launch)

@@ -107,16 +107,18 @@ class NoiseFloor:
 
 
 class NoiseLearner:
-    """Gathers what varies while the recording GPU runs its trace again; what the trace has counts too.
+    """Gathers what varies while the recording GPU runs its trace again.
 
     Each launch that differs is told apart from those after it: the record's memory takes its place.
     """
 
     learning = True
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, keep: bool = False) -> None:
+        """``keep``: go on from what the trace says."""
         self._facts = KernelFacts(trace)
-        self._seen = {(one.call, one.allocation): Seen.of(one, trace.noise_mask(one)) for one in trace.noise}
+        earlier = trace.noise if keep else []
+        self._seen = {(one.call, one.allocation): Seen.of(one, trace.noise_mask(one)) for one in earlier}
         self._recorded_at = {call: call for call, _ in self._seen}
 
     def explain(

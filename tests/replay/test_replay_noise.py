@@ -1,0 +1,299 @@
+"""A trace run again by what recorded it: what varies is learnt, and excuses later replays and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernels import LAYOUT, MODULE, added, floats, parameters, ramp
+from kernels import add as add_kernel
+from python_device import PythonDevice, PythonKernel, PythonSession
+from trace_builder import TraceBuilder
+
+import zluda
+from zluda.device.base import Dim3
+from zluda.diff.results import ReplayResult, Verdict
+from zluda.replay.proof import is_proved, prove
+from zluda.report.proof import sentence
+from zluda.tracefile import NoiseKind, open_trace
+
+COUNT = 64
+SIZE = 4 * COUNT
+Sessions = Callable[[Mapping[str, PythonKernel]], list[PythonSession]]
+
+# What of a kernel's text says which class it is of; what it does is a Python function's to say.
+TEXT = """
+.visible .entry NAME(.param .u64 p0, .param .u64 p1, .param .u32 p2)
+{
+    .reg .b32 %r<4>;
+    .reg .f32 %f<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [p0];
+    ld.param.u64 %rd2, [p1];
+    ld.global.TYPE %f1, [%rd2];
+    BODY
+    ret;
+}
+"""
+SUM = TEXT.replace("NAME", "total").replace("BODY", "red.global.add.f32 [%rd1], %f1;").replace("TYPE", "f32")
+PLAIN = TEXT.replace("NAME", "plain").replace("BODY", "st.global.f32 [%rd1], %f1;").replace("TYPE", "f32")
+LIST = (
+    TEXT.replace("NAME", "append")
+    .replace("BODY", "atom.global.add.u32 %r1, [%rd2], 1; st.global.u32 [%rd1], %r1;")
+    .replace("TYPE", "f32")
+)
+RECORDED = floats(*(1.0 + i for i in range(COUNT)))
+
+
+def moved(*changes: tuple[int, float]) -> bytes:
+    """What was recorded with some elements further by so many units in the last place."""
+    bits = np.frombuffer(RECORDED, "<u4").copy()
+    for index, ulp in changes:
+        bits[index] += np.uint32(ulp)
+    return bits.tobytes()
+
+
+def leaves(*contents: bytes) -> PythonKernel:
+    """A kernel that leaves these at its first parameter, one a launch."""
+    left: Iterator[bytes] = iter(contents)
+
+    def kernel(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        device.write(struct.unpack("<QQI", packed)[0], next(left))
+
+    return kernel
+
+
+class Program:
+    """One launch of a kernel that left ``RECORDED``, one that adds to it, and a copy of the sum."""
+
+    def __init__(self, path: Path, sessions: Sessions, text: str, name: str, **meta: object) -> None:
+        self.path, self._sessions, self.name = path, sessions, name
+        with TraceBuilder(path, **meta) as record:
+            record.start()
+            module = record.module(MODULE + text)
+            self.x, y = record.allocate(SIZE), record.allocate(SIZE)
+            record.copy_in(self.x, bytes(SIZE))
+            record.copy_in(y, ramp(COUNT))
+            packed = parameters(self.x, y, COUNT)
+            first = record.function(module, name, LAYOUT)
+            self.call = record.launch(first, packed, {self.x: RECORDED})
+            after = added(RECORDED, ramp(COUNT))
+            record.launch(record.function(module, "add", LAYOUT), packed, {self.x: after})
+            record.copy_out(self.x, SIZE)
+
+    def _use(self, contents: tuple[bytes, ...]) -> None:
+        self._sessions({self.name: leaves(*contents), "add": add_kernel})
+
+    def prove(self, *runs: bytes, **options: object) -> dict[str, object]:
+        self._use(runs)
+        return prove(self.path, "cpu", runs=len(runs), **options)  # type: ignore[arg-type]
+
+    def replay(self, *contents: bytes) -> ReplayResult:
+        self._use(contents)
+        return zluda.replay(self.path, device="cpu")  # type: ignore[no-any-return, operator]
+
+
+@pytest.fixture
+def program(tmp_path: Path, sessions: Sessions) -> Callable[..., Program]:
+    return lambda text, name, **meta: Program(tmp_path / "trace.bin", sessions, text, name, **meta)
+
+
+Make = Callable[..., Program]
+
+
+def verdicts(result: ReplayResult) -> list[str]:
+    return [one.verdict.value for one in result.results]
+
+
+# --- learning ----------------------------------------------------------------------------------------
+
+
+def test_a_trace_that_comes_out_alike_is_proved(program: Make) -> None:
+    sums = program(SUM, "total")
+    proof = sums.prove(RECORDED, RECORDED)
+    assert sentence(proof) == "proved: 2 of 2 launches identical twice"
+    with open_trace(sums.path) as trace:
+        assert trace.meta["proof"] == proof
+        assert (trace.unproved, trace.noise) == ([], [])
+    assert (proof["runs"], proof["device"], proof["driver_version"]) == (2, "zluda cpu", 13000)
+
+
+def test_what_varies_is_kept_with_its_mask_and_distances(program: Make) -> None:
+    sums = program(SUM, "total")
+    proof = sums.prove(moved((3, 2)), moved((3, 1), (10, 3)))
+    assert sentence(proof) == "proved: 1 of 2 launches identical twice, 1 noise (total)"
+    assert is_proved(proof)
+    with open_trace(sums.path) as trace:
+        (noise,) = trace.noise
+        assert (noise.call, noise.kind, noise.element_type) == (sums.call, NoiseKind.ELEMENTS, "f32")
+        bits = np.unpackbits(np.frombuffer(trace.noise_mask(noise), np.uint8), bitorder="little")
+        assert [noise.origin // 4 + i for i in np.flatnonzero(bits)] == [3, 10]
+        assert (noise.max_ulp, noise.unbounded, noise.runs) == (3.0, False, 2)
+        assert noise.max_absolute == 3 * 2.0**-20
+        (row,) = trace.unproved
+        assert (row.call, row.verdict) == (sums.call, "noise")
+        assert row.reason.startswith("red.add.f32; element 3 of parameter 0: recorded 4.0")
+
+
+def test_runs_add_up_where_they_are_asked_to(program: Make) -> None:
+    sums = program(SUM, "total")
+    sums.prove(moved((3, 2)), RECORDED)
+    proof = sums.prove(moved((7, 5)), keep=True)
+    assert sentence(proof) == "proved: 1 of 2 launches identical 3 times, 1 noise (total)"
+    assert verdicts(sums.replay(moved((3, 4), (7, 1)))) == ["noise", "identical", "identical"]
+    assert sums.prove(RECORDED, keep=True)["runs"] == 4
+    assert sums.prove(RECORDED)["runs"] == 1
+    with open_trace(sums.path) as trace:
+        assert trace.noise == []
+
+
+def test_a_quarter_that_varies_stands_for_all_that_changed(program: Make) -> None:
+    sums = program(SUM, "total")
+    sums.prove(moved(*((i, 2) for i in range(0, COUNT, 4))))
+    assert verdicts(sums.replay(moved((5, 8), (6, 1))))[0] == "noise"
+    sums.prove(moved(*((i, 2) for i in range(0, COUNT, 5))))
+    assert verdicts(sums.replay(moved((6, 1))))[0] == "differs"
+
+
+def test_a_plain_kernel_that_varies_is_no_noise(program: Make) -> None:
+    plain = program(PLAIN, "plain")
+    proof = plain.prove(moved((3, 2)), RECORDED)
+    assert not is_proved(proof)
+    assert sentence(proof) == (
+        "not proved: 1 of 2 launches identical twice, 1 differs; first #"
+        f"{plain.call} plain: differs, it varies on NVIDIA too, and nothing in its kernel depends on the order"
+        " of threads; element 3 of parameter 0: recorded 4.0, replayed 4.000000953674316"
+    )
+    result = plain.replay(moved((3, 2)))
+    assert verdicts(result)[0] == "differs"
+    assert "nothing in its kernel depends on the order of threads" in result.results[0].reason
+
+
+# --- judging -----------------------------------------------------------------------------------------
+
+
+def test_what_follows_noise_is_judged_on_the_recorded_memory(program: Make) -> None:
+    sums = program(SUM, "total")
+    sums.prove(moved((3, 1)))
+    result = sums.replay(moved((3, 2)))
+    assert verdicts(result) == ["noise", "identical", "identical"]
+    assert result.results[0].reason == "1 element differs no further than on NVIDIA itself (red.add.f32)"
+    assert result.exit_status() == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "verdict", "reason"),
+    [
+        (moved((3, 4)), Verdict.NOISE, ""),
+        (moved((3, 5)), Verdict.DIFFERS, "not as element 3 of parameter 0, further from the record than it varies"),
+        (moved((3, 1), (4, 1), (5, 1)), Verdict.DIFFERS, "element 4 of parameter 0 (and 1 more), which does not vary"),
+    ],
+)  # fmt: skip
+def test_noise_is_inside_the_mask_and_four_times_the_distance(
+    program: Make, left: bytes, verdict: Verdict, reason: str
+) -> None:
+    sums = program(SUM, "total")
+    sums.prove(moved((3, 1)))
+    found = sums.replay(left).results[0]
+    assert found.verdict is verdict
+    assert reason in found.reason
+
+
+def test_nan_is_noise_only_where_nvidia_gave_one(program: Make) -> None:
+    sums = program(SUM, "total")
+    nan = floats(float("nan"), *np.frombuffer(RECORDED, "<f4")[1:])
+    sums.prove(moved((0, 1)))
+    assert verdicts(sums.replay(nan))[0] == "differs"
+    sums.prove(nan)
+    assert verdicts(sums.replay(nan))[0] == "noise"
+
+
+# --- lists that come in another order ----------------------------------------------------------------
+
+
+def listed(order: np.ndarray, *, row: int = 4) -> bytes:
+    rows = np.frombuffer(RECORDED, np.uint8).reshape(-1, row)
+    return rows[order].tobytes()
+
+
+def test_a_list_may_come_in_any_order(program: Make) -> None:
+    lists = program(LIST, "append")
+    proof = lists.prove(listed(np.roll(np.arange(COUNT), 3)), listed(np.arange(COUNT)[::-1]))
+    assert sentence(proof) == "proved: 1 of 2 launches identical twice, 1 noise (append)"
+    with open_trace(lists.path) as trace:
+        (noise,) = trace.noise
+        assert (noise.kind, noise.row_bytes) == (NoiseKind.SET, 4)
+    shuffled = np.random.default_rng(1).permutation(COUNT)
+    assert verdicts(lists.replay(listed(shuffled)))[0] == "noise"
+    lost = bytearray(listed(shuffled))
+    lost[:4] = lost[4:8]
+    found = lists.replay(bytes(lost)).results[0]
+    assert found.verdict is Verdict.DIFFERS
+    assert "parameter 0 does not hold the same rows of 4 bytes" in found.reason
+
+
+def test_rows_stay_whole(program: Make) -> None:
+    lists = program(LIST, "append")
+    rows = COUNT // 2
+    lists.prove(listed(np.roll(np.arange(rows), 1), row=8), listed(np.arange(rows)[::-1], row=8))
+    with open_trace(lists.path) as trace:
+        assert trace.noise[0].row_bytes == 8
+    torn = listed(np.roll(np.arange(COUNT), 1))
+    assert verdicts(lists.replay(torn))[0] == "differs"
+
+
+def test_a_list_that_is_none_once_is_none(program: Make) -> None:
+    lists = program(LIST, "append")
+    lists.prove(listed(np.roll(np.arange(COUNT), 3)), moved((0, 1)))
+    with open_trace(lists.path) as trace:
+        assert trace.noise[0].kind is NoiseKind.ELEMENTS
+
+
+# --- where nothing is proved --------------------------------------------------------------------------
+
+
+def test_a_trace_of_another_gpu_is_not_proved(program: Make) -> None:
+    sums = program(SUM, "total", gpu="NVIDIA H200")
+    assert sentence(sums.prove(RECORDED)) == (
+        "not proved: device cpu: is an zluda cpu; the trace is of an NVIDIA H200"
+    )
+
+
+def test_a_device_that_is_not_there_is_the_reason(program: Make, tmp_path: Path) -> None:
+    sums = program(SUM, "total")
+    proof = prove(sums.path, "gfx0")
+    assert not proof["done"]
+    assert "gfx0" in proof["reason"]
+    with open_trace(sums.path) as trace:
+        assert trace.meta["proof"] == proof
+
+
+def test_a_proof_that_fails_leaves_an_earlier_one(program: Make) -> None:
+    sums = program(SUM, "total")
+    earlier = sums.prove(moved((3, 1)))
+    assert not sums.prove(RECORDED, limit=-1.0)["done"]
+    with open_trace(sums.path) as trace:
+        assert trace.meta["proof"] == earlier
+        assert len(trace.noise) == 1
+
+
+def test_time_is_limited(program: Make) -> None:
+    sums = program(SUM, "total")
+    assert "not proved: its time of 0 s was up after" in sentence(sums.prove(RECORDED, limit=0.0))
+
+
+@pytest.mark.parametrize(
+    ("meta", "reason"), [({"capture": "calls"}, "--capture calls records no memory to compare with")]
+)
+def test_what_has_nothing_to_compare_says_so(program: Make, meta: dict[str, str], reason: str) -> None:
+    sums = program(SUM, "total", **meta)
+    assert sums.prove(RECORDED) == {"done": False, "reason": reason}
+
+
+def test_a_trace_without_launches_has_nothing_to_prove(tmp_path: Path) -> None:
+    with TraceBuilder(tmp_path / "a.bin") as record:
+        record.start()
+    assert prove(tmp_path / "a.bin", "cpu")["reason"] == "it has no launches"

@@ -1,0 +1,231 @@
+"""A trace proves itself: replayed on the GPU that recorded it, every launch comes to what is on record.
+
+What does not, each time, is put into the trace: the launches with their verdicts, and what NVIDIA itself
+varies of them (``noise``), so that a replay elsewhere can tell noise from fault.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from zluda.diff.results import CountsAs, LaunchResult, Verdict
+from zluda.driver import Driver
+from zluda.errors import DeviceError, Error
+from zluda.records import dataclass
+from zluda.replay.api import replay_trace
+from zluda.replay.noise import NoiseLearner
+from zluda.tracefile import Trace, TraceWriter, Unproved, open_trace
+from zluda.tracefile.stripping import Part, require
+
+META = "proof"
+"""The `meta` key: what came of it."""
+
+RUNS = 2
+LIMIT_SECONDS = 300.0
+"""How long all runs of one trace may take by themselves."""
+
+_NAMED_KERNELS = 8
+
+
+class _TimeUp(Error):
+    """The limit was reached."""
+
+
+@dataclass(slots=True)
+class _Judged:
+    """The worst that a launch or copy had, over all runs."""
+
+    kind: str
+    kernel: str
+    verdict: Verdict
+    reason: str
+
+    def add(self, result: LaunchResult) -> None:
+        if result.verdict.severity > self.verdict.severity:
+            self.verdict, self.reason = result.verdict, _reason(result)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """What some runs of a trace gave."""
+
+    device: str = ""
+    driver_version: int = 0
+    judged: dict[int, _Judged] = field(default_factory=dict)
+
+    def begin(self, driver: Driver, recorded_on: str | None) -> None:
+        """Note what runs the trace. Raises DeviceError where that is another GPU than the recording one."""
+        self.device = driver.cuDeviceGetName(driver.cuDeviceGet(0))
+        self.driver_version = driver.cuDriverGetVersion()
+        if recorded_on is not None and self.device != recorded_on:
+            raise DeviceError(driver.name, f"is an {self.device}; the trace is of an {recorded_on}")
+
+    def add(self, results: list[LaunchResult]) -> None:
+        for one in results:
+            known = self.judged.get(one.call)
+            if known is None:
+                self.judged[one.call] = _Judged(one.kind, one.kernel, one.verdict, _reason(one))
+            else:
+                known.add(one)
+
+    def add_earlier(self, unproved: list[Unproved]) -> None:
+        """Count what the trace says of earlier runs."""
+        for one in unproved:
+            known = self.judged.get(one.call)
+            verdict = Verdict(one.verdict)
+            if known is not None and verdict.severity > known.verdict.severity:
+                known.verdict, known.reason = verdict, one.reason
+
+    def unproved(self) -> list[Unproved]:
+        return [
+            Unproved(call, one.verdict.value, one.reason)
+            for call, one in sorted(self.judged.items())
+            if one.verdict is not Verdict.IDENTICAL and one.verdict.counts_as is not CountsAs.NEUTRAL
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Counts of launches and copies by verdict, the kernels that vary, the first that is not proved."""
+        noisy = dict.fromkeys(one.kernel for one in self.judged.values() if one.verdict is Verdict.NOISE)
+        bad = (CountsAs.FAILS, CountsAs.CANNOT_TELL)
+        at = [call for call, one in sorted(self.judged.items()) if one.verdict.counts_as in bad]
+        at.sort(key=lambda call: self.judged[call].verdict.counts_as is not CountsAs.FAILS)
+        first = None
+        if at:
+            one = self.judged[at[0]]
+            first = {"call": at[0], "kernel": one.kernel, "verdict": one.verdict.value, "reason": one.reason}
+        return {
+            "launches": self._counts("launch"),
+            "copies": self._counts("copy"),
+            "noisy": list(noisy)[:_NAMED_KERNELS],
+            "first": first,
+        }
+
+    def _counts(self, kind: str) -> dict[str, int]:
+        counted = Counter(one.verdict for one in self.judged.values() if one.kind == kind)
+        return {verdict.value: counted[verdict] for verdict in Verdict if counted[verdict]}
+
+
+def prove(
+    path: str | os.PathLike[str],
+    device: str = "cuda:0",
+    *,
+    runs: int = RUNS,
+    keep: bool = False,
+    limit: float | None = LIMIT_SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Replay the trace ``runs`` times on ``device`` and put into it what came of that; returns it, which is
+    also what `meta` then has under ``proof``.
+
+    ``keep``: what the trace says of earlier runs counts too. ``limit``: seconds that all runs may take, after
+    which none of them counts. Where nothing can be proved (no such GPU, nothing to compare with) the proof
+    says so (``done`` false, and the ``reason``) and raises nothing; a trace that cannot be read or written is
+    a TraceError.
+    """
+    path = Path(path)
+    with open_trace(path) as trace:
+        try:
+            found = _run(trace, device, runs=runs, keep=keep, limit=limit, progress=progress)
+        except KeyboardInterrupt:
+            found = not_proved("it was interrupted"), None
+        except Error as error:
+            found = not_proved(str(error)), None
+        earlier = trace.meta.get(META) or {}
+    proof, results = found
+    with TraceWriter.reopen(path) as writer:
+        if results is not None:
+            writer.set_proof(*results)
+        if results is not None or not earlier.get("done"):
+            writer.set_meta({META: proof})
+    return proof
+
+
+def not_proved(reason: str) -> dict[str, Any]:
+    """A proof that was not made."""
+    return {"done": False, "reason": reason}
+
+
+def _run(
+    trace: Trace,
+    device: str,
+    *,
+    runs: int,
+    keep: bool,
+    limit: float | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[dict[str, Any], tuple[Any, Any] | None]:
+    """The proof, and the rows for the trace; none where it was not made."""
+    require(trace, Part.CONTENTS, "proved")
+    nothing = _why_nothing(trace)
+    if nothing:
+        return not_proved(nothing), None
+    started = time.monotonic()
+    told, learner = _Runs(), NoiseLearner(trace, keep=keep)
+    for run in range(runs):
+        result = replay_trace(
+            trace,
+            device,
+            learner=learner,
+            began=lambda driver: told.begin(driver, trace.meta.get("gpu")),
+            progress=_limited(progress, run, runs, started, limit),
+        )
+        told.add(result.results)
+    earlier = trace.meta.get(META) or {}
+    if keep and earlier.get("done"):
+        told.add_earlier(trace.unproved)
+        runs += earlier["runs"]
+    proof = {
+        "done": True,
+        "device": told.device,
+        "driver_version": told.driver_version,
+        "runs": runs,
+        "seconds": round(time.monotonic() - started, 3),
+        **told.summary(),
+    }
+    return proof, (told.unproved(), learner.noise(trace, runs))
+
+
+def _why_nothing(trace: Trace) -> str:
+    if not trace.counts().launches:
+        return "it has no launches"
+    if trace.meta.get("capture") == "calls":
+        return "--capture calls records no memory to compare with"
+    return ""
+
+
+def _limited(
+    progress: Callable[[int, int], None] | None, run: int, runs: int, started: float, limit: float | None
+) -> Callable[[int, int], None]:
+    """Progress over all runs; raises when the time is up."""
+
+    def tell(done: int, total: int) -> None:
+        if limit is not None and time.monotonic() - started > limit:
+            share = (run * total + done) / max(runs * total, 1)
+            raise _TimeUp(f"its time of {limit:g} s was up after {share:.0%}")
+        if progress is not None:
+            progress(run * total + done, runs * total)
+
+    return tell
+
+
+def _reason(result: LaunchResult) -> str:
+    """A result's reason, with the first element where one differs."""
+    found = result.first_difference
+    if found is None:
+        return result.reason
+    buffer, element = found
+    place = f"element {element.index} of {buffer.label}"
+    text = f"{place}: recorded {element.recorded}, replayed {element.replayed}"
+    return f"{result.reason}; {text}" if result.reason else text
+
+
+def is_proved(proof: Mapping[str, Any]) -> bool:
+    """Whether a proof was made, and nothing speaks against the trace."""
+    counts = Counter(proof.get("launches", {})) + Counter(proof.get("copies", {}))
+    return bool(proof["done"]) and not any(Verdict(name).counts_as is CountsAs.FAILS for name in counts)
