@@ -1,4 +1,4 @@
-"""A trace run again by what recorded it: what varies is learnt, and excuses later replays and nothing else."""
+"""A trace run again by what recorded it: what varies is learnt, and excuses later replays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from trace_builder import TraceBuilder
 
 import zluda
 from zluda.device.base import Dim3
+from zluda.diff.proof import Proof
 from zluda.diff.results import ReplayResult, Verdict
-from zluda.replay.proof import is_proved, prove
+from zluda.replay.proof import prove
 from zluda.report.proof import sentence
 from zluda.tracefile import NoiseKind, open_trace
 
@@ -87,7 +88,7 @@ class Program:
     def _use(self, contents: tuple[bytes, ...]) -> None:
         self._sessions({self.name: leaves(*contents), "add": add_kernel})
 
-    def prove(self, *runs: bytes, **options: object) -> dict[str, object]:
+    def prove(self, *runs: bytes, **options: object) -> Proof:
         self._use(runs)
         return prove(self.path, "cpu", runs=len(runs), **options)  # type: ignore[arg-type]
 
@@ -116,16 +117,16 @@ def test_a_trace_that_comes_out_alike_is_proved(program: Make) -> None:
     proof = sums.prove(RECORDED, RECORDED)
     assert sentence(proof) == "proved: 2 of 2 launches identical twice"
     with open_trace(sums.path) as trace:
-        assert trace.meta["proof"] == proof
+        assert Proof.of(trace.meta, "") == proof
         assert (trace.unproved, trace.noise) == ([], [])
-    assert (proof["runs"], proof["device"], proof["driver_version"]) == (2, "zluda cpu", 13000)
+    assert (proof.runs, proof.device, proof.driver_version) == (2, "zluda cpu", 13000)
 
 
 def test_what_varies_is_kept_with_its_mask_and_distances(program: Make) -> None:
     sums = program(SUM, "total")
     proof = sums.prove(moved((3, 2)), moved((3, 1), (10, 3)))
     assert sentence(proof) == "proved: 1 of 2 launches identical twice, 1 noise (total)"
-    assert is_proved(proof)
+    assert proof.holds
     with open_trace(sums.path) as trace:
         (noise,) = trace.noise
         assert (noise.call, noise.kind, noise.element_type) == (sums.call, NoiseKind.ELEMENTS, "f32")
@@ -144,8 +145,8 @@ def test_runs_add_up_where_they_are_asked_to(program: Make) -> None:
     proof = sums.prove(moved((7, 5)), keep=True)
     assert sentence(proof) == "proved: 1 of 2 launches identical 3 times, 1 noise (total)"
     assert verdicts(sums.replay(moved((3, 4), (7, 1)))) == ["noise", "identical", "identical"]
-    assert sums.prove(RECORDED, keep=True)["runs"] == 4
-    assert sums.prove(RECORDED)["runs"] == 1
+    assert sums.prove(RECORDED, keep=True).runs == 4
+    assert sums.prove(RECORDED).runs == 1
     with open_trace(sums.path) as trace:
         assert trace.noise == []
 
@@ -161,11 +162,11 @@ def test_a_quarter_that_varies_stands_for_all_that_changed(program: Make) -> Non
 def test_a_plain_kernel_that_varies_is_no_noise(program: Make) -> None:
     plain = program(PLAIN, "plain")
     proof = plain.prove(moved((3, 2)), RECORDED)
-    assert not is_proved(proof)
+    assert not proof.holds
     assert sentence(proof) == (
         "not proved: 1 of 2 launches identical twice, 1 differs; first #"
-        f"{plain.call} plain: differs, it varies on NVIDIA too, and nothing in its kernel depends on the order"
-        " of threads; element 3 of parameter 0: recorded 4.0, replayed 4.000000953674316"
+        f"{plain.call} plain: differs, it varies on NVIDIA too, and nothing in its kernel depends on the"
+        " order of threads; element 3 of parameter 0: recorded 4.0, replayed 4.000000953674316"
     )
     result = plain.replay(moved((3, 2)))
     assert verdicts(result)[0] == "differs"
@@ -188,10 +189,14 @@ def test_what_follows_noise_is_judged_on_the_recorded_memory(program: Make) -> N
     ("left", "verdict", "reason"),
     [
         (moved((3, 4)), Verdict.NOISE, ""),
-        (moved((3, 5)), Verdict.DIFFERS, "not as element 3 of parameter 0, further from the record than it varies"),
-        (moved((3, 1), (4, 1), (5, 1)), Verdict.DIFFERS, "element 4 of parameter 0 (and 1 more), which does not vary"),
+        (moved((3, 5)), Verdict.DIFFERS, "not as element 3 of parameter 0, further from the record than it"),
+        (
+            moved((3, 1), (4, 1), (5, 1)),
+            Verdict.DIFFERS,
+            "element 4 of parameter 0 (and 1 more), which does not vary",
+        ),
     ],
-)  # fmt: skip
+)
 def test_noise_is_inside_the_mask_and_four_times_the_distance(
     program: Make, left: bytes, verdict: Verdict, reason: str
 ) -> None:
@@ -265,18 +270,18 @@ def test_a_trace_of_another_gpu_is_not_proved(program: Make) -> None:
 def test_a_device_that_is_not_there_is_the_reason(program: Make, tmp_path: Path) -> None:
     sums = program(SUM, "total")
     proof = prove(sums.path, "gfx0")
-    assert not proof["done"]
-    assert "gfx0" in proof["reason"]
+    assert not proof.done
+    assert "gfx0" in proof.reason
     with open_trace(sums.path) as trace:
-        assert trace.meta["proof"] == proof
+        assert Proof.of(trace.meta, "") == proof
 
 
 def test_a_proof_that_fails_leaves_an_earlier_one(program: Make) -> None:
     sums = program(SUM, "total")
     earlier = sums.prove(moved((3, 1)))
-    assert not sums.prove(RECORDED, limit=-1.0)["done"]
+    assert not sums.prove(RECORDED, limit=-1.0).done
     with open_trace(sums.path) as trace:
-        assert trace.meta["proof"] == earlier
+        assert Proof.of(trace.meta, "") == earlier
         assert len(trace.noise) == 1
 
 
@@ -290,10 +295,10 @@ def test_time_is_limited(program: Make) -> None:
 )
 def test_what_has_nothing_to_compare_says_so(program: Make, meta: dict[str, str], reason: str) -> None:
     sums = program(SUM, "total", **meta)
-    assert sums.prove(RECORDED) == {"done": False, "reason": reason}
+    assert sums.prove(RECORDED) == Proof(False, reason)
 
 
 def test_a_trace_without_launches_has_nothing_to_prove(tmp_path: Path) -> None:
     with TraceBuilder(tmp_path / "a.bin") as record:
         record.start()
-    assert prove(tmp_path / "a.bin", "cpu")["reason"] == "it has no launches"
+    assert prove(tmp_path / "a.bin", "cpu").reason == "it has no launches"

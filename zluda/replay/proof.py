@@ -9,28 +9,27 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
+from zluda.diff.proof import META, First, Proof
 from zluda.diff.results import CountsAs, LaunchResult, Verdict
 from zluda.driver import Driver
 from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.replay.api import replay_trace
 from zluda.replay.noise import NoiseLearner
-from zluda.tracefile import Trace, TraceWriter, Unproved, open_trace
+from zluda.tracefile import Noise, Trace, TraceWriter, Unproved, open_trace
 from zluda.tracefile.stripping import Part, require
-
-META = "proof"
-"""The `meta` key: what came of it."""
 
 RUNS = 2
 LIMIT_SECONDS = 300.0
 """How long all runs of one trace may take by themselves."""
 
 _NAMED_KERNELS = 8
+
+_Rows = tuple[list[Unproved], list[tuple[Noise, bytes]]]
 
 
 class _TimeUp(Error):
@@ -78,8 +77,8 @@ class _Runs:
         """Count what the trace says of earlier runs."""
         for one in unproved:
             known = self.judged.get(one.call)
-            verdict = Verdict(one.verdict)
-            if known is not None and verdict.severity > known.verdict.severity:
+            verdict = _VERDICTS.get(one.verdict)
+            if known is not None and verdict is not None and verdict.severity > known.verdict.severity:
                 known.verdict, known.reason = verdict, one.reason
 
     def unproved(self) -> list[Unproved]:
@@ -89,26 +88,33 @@ class _Runs:
             if one.verdict is not Verdict.IDENTICAL and one.verdict.counts_as is not CountsAs.NEUTRAL
         ]
 
-    def summary(self) -> dict[str, Any]:
-        """Counts of launches and copies by verdict, the kernels that vary, the first that is not proved."""
+    def proof(self, runs: int, seconds: float) -> Proof:
+        """Counts, the kernels that vary, and the first that is not proved."""
         noisy = dict.fromkeys(one.kernel for one in self.judged.values() if one.verdict is Verdict.NOISE)
-        bad = (CountsAs.FAILS, CountsAs.CANNOT_TELL)
-        at = [call for call, one in sorted(self.judged.items()) if one.verdict.counts_as in bad]
-        at.sort(key=lambda call: self.judged[call].verdict.counts_as is not CountsAs.FAILS)
-        first = None
-        if at:
-            one = self.judged[at[0]]
-            first = {"call": at[0], "kernel": one.kernel, "verdict": one.verdict.value, "reason": one.reason}
-        return {
-            "launches": self._counts("launch"),
-            "copies": self._counts("copy"),
-            "noisy": list(noisy)[:_NAMED_KERNELS],
-            "first": first,
-        }
+        return Proof(
+            done=True,
+            device=self.device,
+            driver_version=self.driver_version,
+            runs=runs,
+            seconds=round(seconds, 3),
+            launches=self._counts("launch"),
+            copies=self._counts("copy"),
+            noisy=tuple(noisy)[:_NAMED_KERNELS],
+            first=self._first(CountsAs.FAILS) or self._first(CountsAs.CANNOT_TELL),
+        )
+
+    def _first(self, counting_as: CountsAs) -> First | None:
+        found = (item for item in sorted(self.judged.items()) if item[1].verdict.counts_as is counting_as)
+        for call, one in found:
+            return First(call, one.kernel, one.verdict.value, one.reason)
+        return None
 
     def _counts(self, kind: str) -> dict[str, int]:
         counted = Counter(one.verdict for one in self.judged.values() if one.kind == kind)
-        return {verdict.value: counted[verdict] for verdict in Verdict if counted[verdict]}
+        return {str(verdict.value): counted[verdict] for verdict in Verdict if counted[verdict]}
+
+
+_VERDICTS = {str(verdict.value): verdict for verdict in Verdict}
 
 
 def prove(
@@ -119,9 +125,8 @@ def prove(
     keep: bool = False,
     limit: float | None = LIMIT_SECONDS,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """Replay the trace ``runs`` times on ``device`` and put into it what came of that; returns it, which is
-    also what `meta` then has under ``proof``.
+) -> Proof:
+    """Replay the trace ``runs`` times on ``device``, put into it what came of that, and return it.
 
     ``keep``: what the trace says of earlier runs counts too. ``limit``: seconds that all runs may take, after
     which none of them counts. Where nothing can be proved (no such GPU, nothing to compare with) the proof
@@ -129,42 +134,39 @@ def prove(
     a TraceError.
     """
     path = Path(path)
+    rows: _Rows | None = None
     with open_trace(path) as trace:
+        earlier = Proof.of(trace.meta, str(path))
         try:
-            found = _run(trace, device, runs=runs, keep=keep, limit=limit, progress=progress)
+            proof, rows = _run(trace, device, earlier, runs=runs, keep=keep, limit=limit, progress=progress)
         except KeyboardInterrupt:
-            found = not_proved("it was interrupted"), None
+            proof = Proof(False, "it was interrupted")
         except Error as error:
-            found = not_proved(str(error)), None
-        earlier = trace.meta.get(META) or {}
-    proof, results = found
+            proof = Proof(False, str(error))
+    if rows is None and earlier is not None and earlier.done:
+        return proof  # what is there stays
     with TraceWriter.reopen(path) as writer:
-        if results is not None:
-            writer.set_proof(*results)
-        if results is not None or not earlier.get("done"):
-            writer.set_meta({META: proof})
+        if rows is not None:
+            writer.set_proof(*rows)
+        writer.set_meta({META: proof.to_json()})
     return proof
-
-
-def not_proved(reason: str) -> dict[str, Any]:
-    """A proof that was not made."""
-    return {"done": False, "reason": reason}
 
 
 def _run(
     trace: Trace,
     device: str,
+    earlier: Proof | None,
     *,
     runs: int,
     keep: bool,
     limit: float | None,
     progress: Callable[[int, int], None] | None,
-) -> tuple[dict[str, Any], tuple[Any, Any] | None]:
+) -> tuple[Proof, _Rows | None]:
     """The proof, and the rows for the trace; none where it was not made."""
     require(trace, Part.CONTENTS, "proved")
     nothing = _why_nothing(trace)
     if nothing:
-        return not_proved(nothing), None
+        return Proof(False, nothing), None
     started = time.monotonic()
     told, learner = _Runs(), NoiseLearner(trace, keep=keep)
     for run in range(runs):
@@ -176,18 +178,10 @@ def _run(
             progress=_limited(progress, run, runs, started, limit),
         )
         told.add(result.results)
-    earlier = trace.meta.get(META) or {}
-    if keep and earlier.get("done"):
+    if keep and earlier is not None and earlier.done:
         told.add_earlier(trace.unproved)
-        runs += earlier["runs"]
-    proof = {
-        "done": True,
-        "device": told.device,
-        "driver_version": told.driver_version,
-        "runs": runs,
-        "seconds": round(time.monotonic() - started, 3),
-        **told.summary(),
-    }
+        runs += earlier.runs
+    proof = told.proof(runs, time.monotonic() - started)
     return proof, (told.unproved(), learner.noise(trace, runs))
 
 
@@ -223,9 +217,3 @@ def _reason(result: LaunchResult) -> str:
     place = f"element {element.index} of {buffer.label}"
     text = f"{place}: recorded {element.recorded}, replayed {element.replayed}"
     return f"{result.reason}; {text}" if result.reason else text
-
-
-def is_proved(proof: Mapping[str, Any]) -> bool:
-    """Whether a proof was made, and nothing speaks against the trace."""
-    counts = Counter(proof.get("launches", {})) + Counter(proof.get("copies", {}))
-    return bool(proof["done"]) and not any(Verdict(name).counts_as is CountsAs.FAILS for name in counts)
