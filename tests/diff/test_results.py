@@ -25,7 +25,7 @@ KEYS = [
     *("trace", "device", "emulated", "numerics", "verdict", "launches", "copies"),
     *("identical", "within", "noise", "differs", "inherited", "crash", "hang", "unsupported", "no_ptx"),
     *("not_compared", "gap", "not_replayed", "reasons", "first_divergence", "seconds"),
-    *("product", "relocated", "printed"),
+    *("product", "relocated", "fidelity", "printed"),
 ]
 
 
@@ -101,6 +101,7 @@ def test_json_has_exactly_the_promised_keys() -> None:
     assert (found["launches"], found["copies"], found["identical"], found["gap"]) == (1, 1, 1, 1)
     assert sum(found[verdict.key] for verdict in Verdict) == found["launches"] + found["copies"]
     assert (found["verdict"], found["first_divergence"], found["reasons"]) == ("gap", None, {"why": 1})
+    assert found["fidelity"] == {"unknown": 1}
 
 
 def test_the_first_divergence_is_the_first_that_fails() -> None:

@@ -18,6 +18,7 @@ _MOST_MEMORY = 1 << 30
 @click.option("--modules", is_flag=True, help="Modules and the images in them.")
 @click.option("--allocations", is_flag=True, help="Device memory and module variables.")
 @click.option("--gaps", is_flag=True, help="What was not captured, and why.")
+@click.option("--proof", is_flag=True, help="What did not come out as recorded when the GPU ran it again.")
 @click.option("--ptx", metavar="KERNEL|MODULE", help="A kernel's PTX by its name, a module's by its number.")
 @click.option("--memory", metavar="CALL:ADDRESS:SIZE", help="Memory after a call: 17:0x7f0000000000:256.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
@@ -34,7 +35,9 @@ def command(
     whats = [name for name, given in lists.items() if given]
     places = [name for name, given in (("ptx", ptx), ("memory", memory)) if given is not None]
     if len(whats) + len(places) > 1:
-        raise click.UsageError("give one of --launches, --modules, --allocations, --gaps, --ptx and --memory")
+        raise click.UsageError(
+            "give one of --launches, --modules, --allocations, --gaps, --proof, --ptx and --memory"
+        )
     if select and places:
         raise click.UsageError(f"--select does not go with --{places[0]}")
     selection = Selection.parse(select)

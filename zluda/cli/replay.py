@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -61,6 +61,12 @@ _WORST_FIRST = (1, 2, 0)
     metavar="WHAT",
     help="memory: on cpu and emulated GPUs, a launch that accesses what is not allocated is a crash.",
 )
+@click.option(
+    "--learn-noise",
+    is_flag=True,
+    help="On the GPU that recorded it (cuda:N): keep in the trace what varies from run to run.",
+)
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="How often --learn-noise runs it: 10.")
 @click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
@@ -75,6 +81,8 @@ def command(
     time_limit: float | None,
     schedule: int,
     check: str,
+    learn_noise: bool,
+    repeat: int | None,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -97,6 +105,11 @@ def command(
     chosen = _devices(devices or (config.load().device,))
     if output is not None and len(files) * len(chosen) > 1:
         raise Error(f"--output {output}: give one FILE and one device, since a trace holds one replay")
+
+    if repeat is not None and not learn_noise:
+        raise click.UsageError("--repeat says how often --learn-noise runs a trace")
+    if learn_noise:
+        _learn_noise(files, chosen, repeat, as_json=as_json)
 
     def one(file: str, device: str) -> ReplayResult:
         import zluda
@@ -155,6 +168,23 @@ def _devices(asked: Sequence[str]) -> list[str]:
             print(f"device {word} is {device}", file=sys.stderr)
         found.setdefault(device)
     return list(found)
+
+
+def _learn_noise(files: Sequence[str], devices: list[str], runs: int | None, *, as_json: bool) -> NoReturn:
+    """Run each trace again on its GPU, add to it what varies, and exit by what came of it."""
+    from zluda.device.names import kind
+    from zluda.replay.proof import RUNS, prove
+    from zluda.report.proof import sentence
+
+    if len(devices) != 1 or kind(devices[0]) != "cuda":
+        raise Error("--learn-noise learns what NVIDIA's GPU varies: give --device cuda:N")
+    statuses = set()
+    for file in files:
+        with progress_bar(file, "calls") as progress:
+            proof = prove(file, devices[0], runs=runs or RUNS, keep=True, limit=None, progress=progress)
+        print(json.dumps({"trace": file, **proof.to_json()}) if as_json else f"{file}: {sentence(proof)}")
+        statuses.add(0 if proof.holds else 1 if proof.fails else 2)
+    sys.exit(next(status for status in _WORST_FIRST if status in statuses))
 
 
 def _show(result: ReplayResult, *, as_json: bool) -> None:

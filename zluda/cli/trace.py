@@ -70,6 +70,20 @@ from zluda.trace.presets import PRESETS
     metavar="SIZE",
     help="Stop recording memory, not calls, when the trace has this size: --budget 2GB.",
 )
+@click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Replay the trace on the same GPU twice, and keep in it what varies.",
+)
+@click.option(
+    "--verify-limit",
+    type=float,
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long that may take: --verify-limit 60.",
+)
 @click.option("--attach", "pid", type=int, metavar="PID", help="Record a process that is running.")
 @click.option("--quiet", is_flag=True, help="Say nothing when all went well.")
 @click.argument("app", nargs=-1, type=click.UNPROCESSED)
@@ -86,6 +100,8 @@ def command(
     start_on: str | None,
     stop_on: str | None,
     budget: str | None,
+    verify: bool,
+    verify_limit: float,
     pid: int | None,
     quiet: bool,
     app: tuple[str, ...],
@@ -157,7 +173,31 @@ def command(
             say(f"{child}: a child process")
         if outcome.index is not None:
             say(f"{outcome.index}: which trace is whose")
+    if verify:
+        own = [output] if outcome.calls or outcome.recovered else []
+        _verify([*own, *outcome.children], verify_limit, quiet=quiet)
     sys.exit(outcome.status)
+
+
+def _verify(traces: list[Path], limit: float, *, quiet: bool) -> None:
+    """Have each trace prove itself, all of them within the limit; say what came of it."""
+    import time
+
+    from zluda.cli.progress import progress_bar
+    from zluda.errors import Error
+    from zluda.replay.proof import prove
+    from zluda.report.proof import sentence
+
+    end = time.monotonic() + limit
+    for trace in traces:
+        try:
+            with progress_bar(f"{trace}: proving", "calls") as progress:
+                proof = prove(trace, limit=max(end - time.monotonic(), 0), progress=progress)
+        except Error as error:  # the program's status is not ours to change
+            say(error)
+            continue
+        if not quiet or (proof.done and not proof.holds):
+            say(f"{trace}: {sentence(proof)}")
 
 
 def _end(number: int, open_call: tuple[int, str] | None) -> str:

@@ -45,8 +45,16 @@ class Proof:
     @property
     def holds(self) -> bool:
         """Whether it was made, something was compared, and nothing speaks against the trace."""
-        counts = {counts_as(name) for name in (*self.launches, *self.copies)}
-        return self.done and CountsAs.HOLDS in counts and CountsAs.FAILS not in counts
+        return self.done and CountsAs.HOLDS in self._counts and not self.fails
+
+    @property
+    def fails(self) -> bool:
+        """Whether a launch or copy came out otherwise, and nothing excuses it."""
+        return CountsAs.FAILS in self._counts
+
+    @property
+    def _counts(self) -> set[CountsAs]:
+        return {counts_as(name) for name in (*self.launches, *self.copies)}
 
     def to_json(self) -> dict[str, Any]:
         """For `meta`."""

@@ -335,6 +335,7 @@ class ReplayResult:
             "seconds": round(self.seconds, 6),
             "product": self.product,
             "relocated": self.relocated,
+            "fidelity": dict(Counter(one.fidelity.value for one in self.results if one.kind == "launch")),
             "printed": {str(one.call): one.printed for one in self.results if one.printed},
         }
 

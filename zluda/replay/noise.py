@@ -75,7 +75,7 @@ class NoiseFloor:
             return None
         causes = _causes(self._facts, launch, earlier)
         if not causes.within:
-            return causes
+            return Explained(False, f"it varies on NVIDIA too, but {causes.reason}")
         count = 0
         for buffer in buffers:
             if buffer.differing:
@@ -169,10 +169,8 @@ def _causes(facts: KernelFacts, launch: Launch, earlier: Sequence[Launch]) -> Ex
     if names:
         return Explained(True, ", ".join(names))
     if None in told:
-        return Explained(False, "it varies on NVIDIA too; why, its machine code alone does not tell")
-    return Explained(
-        False, "it varies on NVIDIA too, and nothing in its kernel depends on the order of threads"
-    )
+        return Explained(False, "of machine code alone it cannot be told what its results depend on")
+    return Explained(False, "nothing in its kernel depends on the order of threads")
 
 
 def _gathered(memory: ReplayMemory, buffer: BufferComparison, call: int, kind: ElementType) -> Differences:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zluda.errors import Error
-from zluda.tracefile import Selection, Trace
+from zluda.tracefile import Noise, NoiseKind, Selection, Trace
 from zluda.tracefile.text import call_line, launch_line, memory_lines, plain, printable
 
 Line = tuple[str, Any]
@@ -66,6 +66,31 @@ def _gaps(trace: Trace, selection: Selection) -> Iterator[Line]:
             yield printable(f"{place}{gap.kind}: {gap.text} ({gap.times})"), plain(gap)
 
 
+def _proof(trace: Trace, selection: Selection) -> Iterator[Line]:
+    """Launches that did not come out as recorded when they were run again, and what varies of each."""
+    noise: dict[int, list[Noise]] = {}
+    for one in trace.noise:
+        noise.setdefault(one.call, []).append(one)
+    kernels = {launch.call: launch.kernel for launch in trace.iter_launches()} if selection.kernels else {}
+    for row in trace.unproved:
+        if selection.contains(row.call, kernels.get(row.call)):
+            found = noise.get(row.call, [])
+            lines = [f"#{row.call} {row.verdict}: {row.reason}", *(_noise(trace, one) for one in found)]
+            yield printable("\n  ".join(lines), keep="\n"), plain({**row._asdict(), "noise": found})
+
+
+def _noise(trace: Trace, noise: Noise) -> str:
+    where = f"allocation {noise.allocation}"
+    count = int.from_bytes(trace.noise_mask(noise), "little").bit_count()
+    if noise.kind is NoiseKind.SET:
+        return f"{where}: rows of {noise.row_bytes} bytes in any order ({count} {noise.element_type} moved)"
+    far = "" if noise.max_ulp is None else f", at most {noise.max_ulp:g} ULP"
+    far += "" if noise.max_absolute is None else f", at most {noise.max_absolute:g}"
+    return f"{where}: {count} {noise.element_type} vary{far}" + (
+        ", NaN among them" if noise.unbounded else ""
+    )
+
+
 def _life(first: int, last: int | None) -> str:
     """``#3-#17``: from call 3 to call 17."""
     return f"#{first}-" + ("" if last is None else f"#{last}")
@@ -77,6 +102,7 @@ LISTS: dict[str, Callable[[Trace, Selection], Iterator[Line]]] = {
     "modules": _modules,
     "allocations": _allocations,
     "gaps": _gaps,
+    "proof": _proof,
 }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from zluda.diff.proof import Proof
 from zluda.report import recording, words
 from zluda.report.names import readable
+from zluda.report.proof import sentence
 from zluda.tracefile.text import printable
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ _SHOWN_ROWS = 30
 _KERNEL_COLUMNS = ("kernel", "module", "launches", "GPU time")
 _MODULE_COLUMNS = ("module", "kind", "origin", "size", "PTX")
 _GAP_COLUMNS = ("call", "why", "times")
+_UNPROVED_COLUMNS = ("call", "kernel", "verdict", "why")
 
 Rows = list[tuple[str, ...]]
 
@@ -49,6 +52,10 @@ def _counts(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _chosen(overview)
     if counts["launches"]:
         yield "Translatable", _translatable(overview)
+    proof = Proof.of(overview["meta"], overview["trace"])
+    if proof is not None:
+        whole = " (of the trace that it was cut from)" if "cut_from" in overview["meta"] else ""
+        yield "Proof", sentence(proof) + whole
     times = overview["gpu_times"]
     if times["timed"]:
         yield "GPU times", _timed(times)
@@ -102,6 +109,7 @@ def _lists(overview: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
         ("Kernels", _KERNEL_COLUMNS, [_kernel(row) for row in overview["kernels"]]),
         ("Modules", _MODULE_COLUMNS, [_module(row) for row in overview["modules"]]),
         ("Not captured", _GAP_COLUMNS, gaps),
+        ("Not identical when run again", _UNPROVED_COLUMNS, [_unproved(row) for row in overview["unproved"]]),
     )
     for title, columns, rows in found:
         if rows:
@@ -124,6 +132,10 @@ def _kernel(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _module(row: Mapping[str, Any]) -> tuple[str, ...]:
     ptx = "no PTX" if row["ptx"] is None else f"PTX {row['ptx']}".strip()
     return f"module {row['module']}", row["kind"], row["origin"], words.size(row["image_bytes"]), ptx
+
+
+def _unproved(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return f"#{row['call']}", readable(row["kernel"]), row["verdict"], row["reason"]
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Rows, caption: str = "") -> Table:

@@ -11,6 +11,7 @@ from zluda.report import words
 from zluda.report.names import readable
 from zluda.report.side_by_side import Cell, Grid, Unread
 from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
+from zluda.tracefile import Fidelity
 from zluda.tracefile.text import printable
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def printed_lines(result: ReplayResult) -> Iterator[str]:
 def _because(failure: LaunchResult) -> str:
     found = failure.first_difference
     detail = words.difference(*found) if found else ""
-    return "".join(f", {part}" for part in (failure.reason, detail) if part)
+    sibling = failure.fidelity is Fidelity.SIBLING and found is not None
+    ran = "the GPU ran machine code of the same source, not this PTX" if sibling else ""
+    return "".join(f", {part}" for part in (failure.reason, detail, ran) if part)
 
 
 def _print_tables(result: ReplayResult, stream: TextIO) -> None:

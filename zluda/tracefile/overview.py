@@ -55,10 +55,20 @@ def overview(trace: Trace) -> dict[str, Any]:
             {"kind": kind, "text": text, "count": count}
             for (kind, text), count in sorted(gaps.items(), key=lambda item: -item[1])
         ],
+        "unproved": [
+            {"call": row.call, "kernel": _name(trace, row.call), "verdict": row.verdict, "reason": row.reason}
+            for row in trace.unproved
+        ],
         "open_calls": [
             {"call": number, "function": trace.call(number).function} for number in trace.open_calls()
         ],
     }
+
+
+def _name(trace: Trace, call: int) -> str:
+    """The kernel that a call launched, else its function."""
+    launch = next(trace.iter_launches(call, call + 1), None)
+    return trace.call(call).function if launch is None else launch.kernel
 
 
 def peak_bytes(allocations: list[Allocation]) -> int:

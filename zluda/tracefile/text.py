@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from zluda.tracefile.records import Call, Direction, Launch, Parameter, Payload, Signature
+from zluda.tracefile.records import Call, Direction, Fidelity, Launch, Parameter, Payload, Signature
 
 _SHOWN_BYTES = 32  # of a payload in a line
 _SHOWN_CHARACTERS = 80
@@ -94,7 +94,7 @@ def _hex(data: bytes) -> str:
 
 
 def launch_line(launch: Launch) -> str:
-    """One launch: kernel, configuration, parameters."""
+    """One launch: kernel, configuration, parameters, and what the GPU ran where that is known."""
     shape = f"grid={_triple(launch.grid)} block={_triple(launch.block)}"
     if launch.cluster != (1, 1, 1):
         shape += f" cluster={_triple(launch.cluster)}"
@@ -102,8 +102,9 @@ def launch_line(launch: Launch) -> str:
     if launch.shared_bytes:
         shape += f" shared={launch.shared_bytes}"
     took = "" if launch.gpu_time_ns is None else f" <{launch.gpu_time_ns / 1e3:.1f} µs>"
+    ran = "" if launch.fidelity is Fidelity.UNKNOWN else f" ran={launch.fidelity.value}"
     call = f"#{launch.call} {launch.kernel}({', '.join(parameters(launch))})"
-    return printable(f"{call} {shape} stream={launch.stream:#x}{took}")
+    return printable(f"{call} {shape} stream={launch.stream:#x}{ran}{took}")
 
 
 # CUlaunchAttributeID, with what of its value is shown: the number of 32-bit words, signed; 0: none.
