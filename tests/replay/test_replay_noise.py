@@ -164,8 +164,9 @@ def test_a_plain_kernel_that_varies_is_no_noise(program: Make) -> None:
     proof = plain.prove(moved((3, 2)), RECORDED)
     assert not proof.holds
     assert sentence(proof) == (
-        "not proved: 1 of 2 launches identical twice, 1 differs; first #"
-        f"{plain.call} plain: differs, nothing in its kernel depends on the order of threads; element 3 of parameter 0: recorded 4.0, replayed 4.000000953674316"
+        f"not proved: 1 of 2 launches identical twice, 1 differs; first #{plain.call} plain: differs,"
+        " nothing in its kernel depends on the order of threads;"
+        " element 3 of parameter 0: recorded 4.0, replayed 4.000000953674316"
     )
     result = plain.replay(moved((3, 2)))
     assert verdicts(result)[0] == "differs"
