@@ -1,8 +1,8 @@
 """Tensor copies as CUDA's manual has them, element by element in Python: what compiled code is held to.
 
 ``case`` says how a map was encoded: ``type`` (CUtensorMapDataType), ``dims``, ``strides`` (bytes), ``steps``,
-``swizzle``, ``fill``; ``box``, or ``lower``, ``upper``, ``channels`` and ``pixels``. Interleaved maps are not
-among these. An H200 agrees, in every case of its recording.
+``swizzle``, ``fill``, ``interleave`` where there is any; ``box``, or ``lower``, ``upper``, ``channels`` and
+``pixels``. An H200 agrees, in every case of its recording.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ def elements(
 ) -> Iterator[tuple[int, int | None]]:
     """(offset in shared memory, byte offset in the tensor or None outside) of each element of a box."""
     size = SIZES[case["type"]]
+    if case.get("interleave"):
+        yield from _interleaved(case, at, offsets, size)
+        return
     steps = [1, *case["steps"][1:]]
     if "box" in case:
         counts = [-(-n // s) for n, s in zip(case["box"], steps, strict=True)]
@@ -58,6 +61,31 @@ def elements(
         byte = place[0] * size + sum(p * s for p, s in zip(place[1:], case["strides"], strict=False))
         pitch = (16 << case["swizzle"]) if case["swizzle"] else row * size
         yield swizzled(n // row * pitch + n % row * size, case["swizzle"]), byte if inside else None
+
+
+def _interleaved(
+    case: dict[str, Any], at: Sequence[int], offsets: Sequence[int], size: int
+) -> Iterator[tuple[int, int | None]]:
+    """Slices of channels, 16 or 32 bytes, are what the map's first dimension counts."""
+    piece, rank = 16 * case["interleave"], len(case["dims"])
+    if "box" in case:
+        counts = [-(-n // s) for n, s in zip(case["box"], [1, *case["steps"][1:]], strict=True)]
+        counts[rank - 2] = 1  # one slice
+        steps = [1, *case["steps"][1:]]
+        places = [
+            [c + k * s for c, k, s in zip(at, reversed(index), steps, strict=False)]
+            for index in itertools.product(*map(range, reversed(counts)))
+        ]
+    else:  # as with a dimension in front, and the slice's apart
+        space = {**case, "dims": [1, *case["dims"][:-2], case["dims"][-1]], "channels": 1}
+        steps = [1, *case["steps"][: rank - 2], case["steps"][-1]]
+        found = _pixels(space, [0, *at[: rank - 2], at[rank - 1]], offsets, steps)
+        places = [[*place[1:-1], at[rank - 2], place[-1]] for place in found]
+    for n, place in enumerate(places):
+        inside = all(0 <= p < d for p, d in zip(place, case["dims"], strict=True))
+        start = place[0] * piece + sum(p * s for p, s in zip(place[1:], case["strides"], strict=True))
+        for k in range(0, piece, size):
+            yield swizzled(n * piece + k, case["swizzle"]), start + k if inside else None
 
 
 def _pixels(

@@ -4,7 +4,11 @@ Held to an H200 for tiled and im2col maps: rows of a swizzled box lie a whole sp
 of the tensor is zero, or 0x7FF7 in each 16 bits; tensor floats are rounded as they are loaded; stores are
 made in whole chunks of 16 bytes along the first dimension. What the hardware calls an illegal instruction
 stops here too: a first coordinate off those chunks, a store that begins below 0, an im2col copy that begins
-outside of its bounding box.
+outside of its bounding box, an im2col store whose bounding box leaves the tensor.
+
+Interleaved, a tensor has one dimension more than its map counts: the first are the channels of a slice, 16 or
+32 bytes that lie together. Each element of the map's first dimension is then a row of the box. The last
+dimension but one numbers the slices; a box has one of them.
 """
 
 from __future__ import annotations
@@ -18,10 +22,11 @@ from zluda.compiler.tensor_map import FIELDS, MODE, PIXELS, Field
 from zluda.ptx.types import ScalarType
 from zluda.records import dataclass
 
-ILLEGAL, INTERLEAVED = -1, -2
-"""What the function gives instead of the box's bytes: the program's fault, or what is not supported."""
+ILLEGAL = -1
+"""What the function gives instead of the box's bytes where the hardware calls it an illegal instruction."""
 
 _FLAT = "ptr"
+_NOWHERE = -(1 << 40)  # below all places in a tensor
 _NAN_HALVES = 0x7FF77FF77FF77FF7
 _INTEGERS = {2: ScalarType.U32, 3: ScalarType.S32, 4: ScalarType.U64, 5: ScalarType.S64}
 _HALVES = {tensor_map.HALF: ScalarType.F16, tensor_map.BRAIN: ScalarType.BF16}
@@ -80,7 +85,7 @@ class Kind:
 def box_function(module: Module, kind: Kind) -> str:
     """``i32 (i64 map, i64 shared, i32 coordinates…, i32 offsets…)`` over generic addresses.
 
-    It gives the bytes of the box, or one of the numbers above.
+    It gives the bytes of the box, or :data:`ILLEGAL`.
     """
     words = [("i32", 1)] * (kind.coordinates + kind.offsets)
     return module.function(kind.name, [("i64", 1), ("i64", 1), *words], lambda b, a: _Box(b, kind, a).write())
@@ -119,7 +124,6 @@ class _Box:
     def write(self) -> Value:
         b = self.b
         self._read()
-        self._stop(b.icmp("ne", self.interleave, 0), INTERLEAVED)
         self._stop(self._illegal(), ILLEGAL)
         rows, columns = self._extent()
         self.pitch = b.select(
@@ -144,27 +148,55 @@ class _Box:
         packed = sum((size.bit_length() - 1) << 4 * n for n, size in tensor_map.ELEMENTS.items())
         spread = b.lshr(constant("i64", packed), b.zext(b.shl(self.type, 2), "i64"))
         self.size_log = b.and_(spread, 3)
-        self.interleave = self._field("interleave_layout")
+        interleave = self._field("interleave_layout")
+        self.interleaved, self.slice = b.icmp("ne", interleave, 0), b.shl(interleave, 4)
         self.swizzle = self._field("swizzle_mode")
         self.filled = b.icmp("ne", self._field("fill_mode"), 0)
         self.sizes = [self._field("global_dim", d) for d in dims]
-        self.strides = [self._field("global_stride", d - 1) for d in dims if d]
+        self.strides = [self.slice, *(self._field("global_stride", d - 1) for d in dims if d)]
         self.steps = [self._field("element_stride", d) for d in dims]
+        self.starts = list(self.at)
+        self._read_first_dimension()
         if self.kind.im2col:
             self._read_corners()
 
+    def _read_first_dimension(self) -> None:
+        """It lies along a row; across rows, of which there is but one along it, where it is interleaved."""
+        none, one = constant("i64", 0), constant("i64", 1)
+        self.column = self._either(none, self.at[0])
+        self.width = self._either(self.b.lshr(self.slice, self.size_log), self.sizes[0])
+        self.starts[0] = self._either(self.at[0], none)
+        self.sizes[0] = self._either(self.sizes[0], one)
+        self.steps[0] = self._either(self.steps[0], one) if self.kind.im2col else one
+
+    def _either(self, interleaved: Value, other: Value) -> Value:
+        return self.b.select(self.interleaved, interleaved, other)
+
     def _read_corners(self) -> None:
-        b = self.b
+        """The bounding box along each dimension but the last; ``bounded`` are those of space.
+
+        They begin with the second, or with the first where it is interleaved. Along others no place is left.
+        """
+        b, others = self.b, self.kind.dimensions - 1
         lower, upper = tensor_map.corner_fields(self.kind.dimensions)
 
         def signed(field: Field) -> Value:
             narrow = b.trunc(read_field(b, self.map, field), f"i{field.bits}")
             return b.sext(narrow, "i64")
 
-        self.lowest = [signed(f) for f in lower]
-        self.highest = [
-            b.sub(b.add(size, signed(f)), 1) for f, size in zip(upper, self.sizes[1:], strict=False)
-        ]
+        low, high = [signed(f) for f in lower], [signed(f) for f in upper]
+        self.leaves = constant("i1", 0)
+        for below, above in zip(low, high, strict=True):
+            self.leaves = b.or_(self.leaves, b.or_(b.icmp("slt", below, 0), b.icmp("sgt", above, 0)))
+        self.lowest, self.highest, self.bounded = [], [], []
+        for d, (size, start) in enumerate(zip(self.sizes[:others], self.starts, strict=False)):
+            nowhere = constant("i64", _NOWHERE)
+            lasts = [b.sub(b.add(size, h), 1) for h in high]
+            of_slices = (low[d], lasts[d]) if d < others - 1 else (start, nowhere)
+            of_pixels = (low[d - 1], lasts[d - 1]) if d else (start, nowhere)
+            self.lowest.append(self._either(of_slices[0], of_pixels[0]))
+            self.highest.append(self._either(of_slices[1], of_pixels[1]))
+            self.bounded.append(self._either(constant("i1", d < others - 1), constant("i1", d > 0)))
 
     def _illegal(self) -> Value:
         """Where the hardware stops: another rank or mode than the instruction's, or an impossible place."""
@@ -172,14 +204,17 @@ class _Box:
         rank = b.add(self._field("rank"), 1)
         mode = read_field(b, self.map, MODE)
         bad = b.or_(b.icmp("ne", rank, kind.dimensions), b.icmp("ne", mode, int(kind.im2col)))
-        chunk = b.and_(b.shl(self.at[0], self.size_log), 15)
+        chunk = b.and_(b.shl(self.column, self.size_log), 15)
         bad = b.or_(bad, b.icmp("ne", chunk, 0))
         if kind.store:
             for place in self.at:
                 bad = b.or_(bad, b.icmp("slt", place, 0))
         if kind.im2col:
-            for place, low, high in zip(self.at[1:-1], self.lowest, self.highest, strict=True):
-                bad = b.or_(bad, b.or_(b.icmp("slt", place, low), b.icmp("sgt", place, high)))
+            corners = zip(self.starts, self.lowest, self.highest, self.bounded, strict=False)
+            for place, low, high, bounded in corners:
+                beyond = b.or_(b.icmp("slt", place, low), b.icmp("sgt", place, high))
+                bad = b.or_(bad, b.and_(bounded, beyond))
+            bad = b.or_(bad, self.leaves) if kind.store else bad
         return bad
 
     def _stop(self, condition: Value, why: int) -> None:
@@ -194,26 +229,28 @@ class _Box:
     def _extent(self) -> tuple[Value, Value]:
         """Rows of the box, and elements of a row."""
         b, kind = self.b, self.kind
-        columns = self._field("box_dim")
+        columns, one = self._field("box_dim"), constant("i64", 1)
+        along = self._either(self.width, columns)
         if kind.im2col:
-            return read_field(b, self.map, PIXELS, "i64"), columns
-        self.counts = []
+            return read_field(b, self.map, PIXELS, "i64"), along
+        self.counts = [self._either(columns, one)]
         for d in range(1, kind.dimensions):
             step = self.steps[d]
-            self.counts.append(b.udiv(b.sub(b.add(self._field("box_dim", d), step), 1), step))
+            count = b.udiv(b.sub(b.add(self._field("box_dim", d), step), 1), step)
+            self.counts.append(self._either(one, count) if d == kind.dimensions - 2 else count)
         if kind.rows_given:
-            return constant("i64", 4), columns
-        rows = constant("i64", 1)
+            return constant("i64", 4), along
+        rows = one
         for count in self.counts:
             rows = b.mul(rows, count)
-        return rows, columns
+        return rows, along
 
     # --- rows ------------------------------------------------------------------------------------------
 
     def _rows(self, rows: Value, columns: Value) -> None:
         b = self.b
-        self.places = [b.alloca("i64", align=8) for _ in range(1, self.kind.dimensions)]
-        for slot, place in zip(self.places, self.at[1:], strict=False):
+        self.places = [b.alloca("i64", align=8) for _ in range(self.kind.dimensions)]
+        for slot, place in zip(self.places, self.starts, strict=False):
             b.store(place, slot, align=8)
         number = b.alloca("i64", align=8)
         b.store(constant("i64", 0), number, align=8)
@@ -233,14 +270,16 @@ class _Box:
         """One row's elements; where its tensor coordinates are outside, all of them are."""
         b = self.b
         places = [b.load("i64", slot, align=8) for slot in self.places]
-        for i, offset in enumerate(self.offsets):
+        none = constant("i64", 0)
+        offsets = [self._either(*o) for o in zip([*self.offsets, none], [none, *self.offsets], strict=True)]
+        for i, offset in enumerate(offsets):
             places[i] = b.add(places[i], offset)
         inside = constant("i1", 1)
         address = self._field("global_address")
-        for place, size, stride in zip(places, self.sizes[1:], self.strides, strict=True):
+        for place, size, stride in zip(places, self.sizes, self.strides, strict=True):
             inside = b.and_(b.icmp("ult", place, size), inside)
             address = b.add(address, b.mul(place, stride))
-        width = self.sizes[0]
+        width = self.width
         if self.kind.store:  # whole chunks
             bytes_wide = b.and_(b.add(b.shl(width, self.size_log), 15), -16)
             width = b.lshr(bytes_wide, self.size_log)
@@ -253,7 +292,7 @@ class _Box:
         k = b.load("i64", column, align=8)
         b.cond_branch(b.icmp("ult", k, columns), body, done)
         b.label(body)
-        x = b.add(self.at[0], k)
+        x = b.add(self.column, k)
         here = b.and_(inside, b.icmp("ult", x, width))
         self._element(
             self._swizzled(b.add(start, b.shl(k, self.size_log))),
@@ -277,27 +316,27 @@ class _Box:
             row = self.at[-1]
             for i in (2, 1):
                 row = b.select(b.icmp("eq", n, i - 1), self.at[1 + i], row)
-            b.store(row, self.places[0], align=8)
+            b.store(row, self.places[1], align=8)
             return
         done = b.fresh("advanced")
         for d, slot in enumerate(self.places):
-            moved = b.add(b.load("i64", slot, align=8), self.steps[d + 1])
+            moved = b.add(b.load("i64", slot, align=8), self.steps[d])
             b.store(moved, slot, align=8)
             if d == len(self.places) - 1:
                 break
             wrap = b.fresh("wrap")
             b.cond_branch(self._still(d, moved), done, wrap)
             b.label(wrap)
-            b.store(self.lowest[d] if kind.im2col else self.at[d + 1], slot, align=8)
+            b.store(self.lowest[d] if kind.im2col else self.starts[d], slot, align=8)
         b.branch(done)
         b.label(done)
 
     def _still(self, d: int, place: Value) -> Value:
-        """Whether a place along dimension ``d + 1`` is still in the box."""
+        """Whether a place along dimension ``d`` is still in the box."""
         b = self.b
         if self.kind.im2col:
             return b.icmp("sle", place, self.highest[d])
-        end = b.add(self.at[d + 1], b.mul(self.counts[d], self.steps[d + 1]))
+        end = b.add(self.starts[d], b.mul(self.counts[d], self.steps[d]))
         return b.icmp("slt", place, end)
 
     # --- elements --------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from zluda.compiler.lower.lane_loops import if_lanes
 from zluda.compiler.lower.mbarrier import change
 from zluda.compiler.lower.memory import address_of, map_lanes, space_of, taken
 from zluda.compiler.lower.table import lowers
-from zluda.compiler.lower.tensor_box import INTERLEAVED, Kind, box_function
-from zluda.compiler.target import VARYING, Lanes, Refusal
+from zluda.compiler.lower.tensor_box import Kind, box_function
+from zluda.compiler.target import VARYING, Lanes
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector
 from zluda.ptx.types import ScalarType
@@ -46,7 +46,7 @@ def copy_tensor(f: FunctionCodegen, instruction: Instruction) -> None:
         raise f.unsupported(instruction, f"{spell(instruction)} with {len(places)} coordinates")
     arguments += [f.read_bits(e, 32) for e in places]
     if store:
-        _moved(f, instruction, kind, arguments)
+        _moved(f, kind, arguments)
         return
     barrier = taken(f, instruction, rest)
     place = address_of(f, barrier)
@@ -64,7 +64,7 @@ def copy_tensor(f: FunctionCodegen, instruction: Instruction) -> None:
                 if rank is None
                 else [arguments[0], _in_block(f, arguments[1], rank), *arguments[2:]]
             )
-            size = _moved(f, instruction, kind, target)
+            size = _moved(f, kind, target)
             change(f, instruction, barrier, transactions=size, completes=True, place=place, rank=rank)
 
         if lanes is None:
@@ -113,17 +113,11 @@ def _in_block(f: FunctionCodegen, generic: Lanes, rank: Value) -> Lanes:
     return map_lanes(f, [generic], place)
 
 
-def _moved(f: FunctionCodegen, instruction: Instruction, kind: Kind, arguments: list[Lanes]) -> Lanes:
+def _moved(f: FunctionCodegen, kind: Kind, arguments: list[Lanes]) -> Lanes:
     """Move a box; its bytes. What cannot be stops the launch."""
     size = _each_lane(f, kind, arguments)
-    parts = f.vectors(size)
-
-    def refuse() -> None:
-        what = f"{spell(instruction)} of an interleaved tensor map"
-        f.ops.refuse(f, Refusal(what, f.place(instruction)))
-
-    if_lanes(f, [f.b.icmp("eq", p, INTERLEAVED) for p in parts], refuse)
-    if_lanes(f, [f.b.icmp("slt", p, 0) for p in parts], lambda: f.ops.trap(f, "instruction"))
+    illegal = [f.b.icmp("slt", p, 0) for p in f.vectors(size)]
+    if_lanes(f, illegal, lambda: f.ops.trap(f, "instruction"))
     return size
 
 
