@@ -4,7 +4,8 @@
     scripts/record_corpus.py --out DIRECTORY [--replay-on cuda:0 cpu] [PROGRAM …]
 
 For each program: build it as its ``record.toml`` says; run it twice and compare its results byte for byte;
-record it and compare again, so that recording is seen to change nothing; replay the trace.
+record it and compare again, so that recording is seen to change nothing; see that the trace proves itself;
+replay it.
 ``DIRECTORY/corpus.tar`` then holds ``<program>/trace.bin`` and the completed ``record.toml``, to be unpacked
 over ``corpus/``. A program that fails is reported with its output, the others still run, and the exit status
 is 1.
@@ -89,11 +90,24 @@ def record(program: str, directory: Path) -> dict[str, Any]:
     printed, data = results(tracing, directory)
     if data != first[1]:
         raise StepFailed(f"{program} gave other results while it was recorded:\n{printed}")
+    proof = proved(trace)
     return {
+        "proved": proof,
         "source": source_digest(program),
         "results": hashlib.blake2b(data, digest_size=16).hexdigest(),
         "trace_bytes": trace.stat().st_size,
     }
+
+
+def proved(trace: Path) -> str:
+    """What running the trace again on its GPU gave; StepFailed where that is not all as recorded, or noise."""
+    about = json.loads(run([*ZLUDA, "info", str(trace), "--json"], trace.parent))["meta"].get("proof")
+    if not about or not about["done"]:
+        raise StepFailed(f"{trace}: not proved: {about and about['reason']}")
+    if about["first"] is not None:
+        raise StepFailed(f"{trace}: not proved: {about['first']}")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in about["launches"].items())
+    return f"{counts} in {about['runs']} runs"
 
 
 def replayed(directory: Path, device: str) -> tuple[str, str]:

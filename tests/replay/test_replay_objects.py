@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from kernels import ADD, HEADER, LAYOUT, MODULE, add, added, parameters, ramp
-from python_device import PythonDevice, PythonKernel
+from python_device import PythonDevice, PythonKernel, PythonSession
 from replay_case import Case
-from trace_builder import BASE
+from trace_builder import BASE, TraceBuilder
 
+import zluda
 from zluda.device.base import Dim3
 from zluda.diff.results import ReplayResult, Verdict
 from zluda.driver.translated import TranslatedDriver
+from zluda.tracefile import ModuleKind
 
 COUNT = 64
 SIZE = 4 * COUNT
@@ -343,3 +347,29 @@ def test_host_data_that_was_not_captured_taints_its_target(case: Case) -> None:
     result = case.replay({})
     assert verdicts(result) == [Verdict.GAP]
     assert "cuMemcpyHtoD_v2" in result.results[0].reason
+
+
+@pytest.mark.parametrize(("forced", "verdict"), [(True, Verdict.IDENTICAL), (False, Verdict.UNSUPPORTED)])
+def test_nvidia_is_given_the_ptx_that_it_was_made_to_compile(
+    tmp_path: Path,
+    sessions: Callable[[Mapping[str, PythonKernel]], list[PythonSession]],
+    monkeypatch: pytest.MonkeyPatch,
+    forced: bool,
+    verdict: Verdict,
+) -> None:
+    """Elsewhere it is given the fat binary, of which it chooses."""
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path, **({"ptx_jit": True} if forced else {})) as record:
+        record.start()
+        module = record.module(b"a fat binary", kind=ModuleKind.FATBIN)
+        record.image(module, MODULE)
+        x, y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(x, ramp(COUNT))
+        record.copy_in(y, ramp(COUNT, 0.5))
+        kernel = record.function(module, "add", LAYOUT)
+        after = added(record.read(x, SIZE), record.read(y, SIZE))
+        record.launch(kernel, parameters(x, y, COUNT), {x: after})
+    monkeypatch.setattr(PythonDevice, "name", "cuda:0")
+    sessions({"add": add})
+    (found,) = zluda.replay(path, device="cpu").results  # type: ignore[operator]
+    assert found.verdict is verdict

@@ -122,6 +122,10 @@ class TraceBuilder:
         self._modules[handle] = self._writer.add_module(call, kind, handle, image=data, origin="memory")
         return handle
 
+    def image(self, module: int, text: str) -> None:
+        """PTX found inside a module."""
+        self._writer.add_image(self._modules[module], ModuleKind.PTX, text.encode())
+
     def unload(self, module: int) -> None:
         call = self.call("cuModuleUnload", hmod=module)
         self._writer.unload_module(self._modules.pop(module), call)

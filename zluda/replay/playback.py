@@ -18,6 +18,7 @@ from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, Modu
 
 _INVALID_CODE = ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_IMAGE")
 
+_FAT = (ModuleKind.FATBIN, ModuleKind.ELF)
 _FREEING = ("cuMemFree", "cuMemUnmap", "cuMemHostUnregister", "cuIpcCloseMemHandle")
 
 
@@ -181,9 +182,15 @@ class Playback:
         return live
 
     def _image(self, module: LoadedModule) -> bytes:
-        """The recorded code for NVIDIA's driver, the PTX in it for any other."""
+        """The recorded code for NVIDIA's driver, the PTX in it for any other.
+
+        NVIDIA's driver gets the PTX too where it was made to compile that although machine code was beside
+        it: the runner does not have the variable that told it to.
+        """
         trace = self.record.trace
         ptx = trace.ptx(module)
+        if ptx is not None and self.native and trace.meta.get("ptx_jit") and module.kind in _FAT:
+            return ptx
         if ptx is not None and not self.native:
             self.prints |= any(name.encode() in ptx for name in PRINTING)
             return ptx

@@ -36,6 +36,11 @@ _DUMP = re.compile(r"--xla_dump_to=(\S+)")
 _MOST_TEXTS = 10_000  # of a dump directory: one that is larger belongs to more than this program
 
 
+def forces_jit(environment: Mapping[str, str]) -> bool:
+    """Whether the driver is told to compile PTX although machine code is beside it."""
+    return any(environment.get(name) == "1" for name in FORCE_JIT)
+
+
 @dataclass(frozen=True)
 class Found:
     """PTX text, where it was, and how near it is to what ran."""
@@ -56,7 +61,7 @@ class PtxSources:
         self._caches = _cache_directories(environment)
         dump = _DUMP.search(environment.get("XLA_FLAGS", ""))
         self._dump = Path(dump[1]) if dump else None
-        self.forced_jit = any(environment.get(name) == "1" for name in FORCE_JIT)
+        self.forced_jit = forces_jit(environment)
         self._cubins: dict[Path, bytes] = {}  # file → digest
         self._entries: dict[Path, frozenset[bytes]] = {}
 

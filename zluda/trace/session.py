@@ -25,6 +25,7 @@ from zluda.trace.application import Application
 from zluda.trace.choice import Choice, javascript_pattern
 from zluda.trace.index import write_index
 from zluda.trace.programs import loads_libraries
+from zluda.trace.provenance import forces_jit
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
@@ -344,6 +345,7 @@ class Session:
             "capture": self._options.capture,
             "timing": self._options.timing,
             "environment": self._variables,
+            **({"ptx_jit": True} if forces_jit({**os.environ, **self._variables}) else {}),
             "host": platform.node(),
             "system": platform.platform(),
             "zluda": __version__,

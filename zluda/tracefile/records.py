@@ -33,6 +33,7 @@ META_KEYS = {
     "start": "when recording began, ISO 8601 in UTC",
     "start_ns": "the same on the clock of the calls",
     "stall_ns": "how long the program waited for the recorder, over all threads",
+    "ptx_jit": "true where the driver was made to compile PTX although machine code was beside it",
     "attached": "true where the program was running before it was recorded",
     "timing": "events or off: whether launches were timed on the GPU",
     "launches_not_timed": "launches for which there was no event",
