@@ -20,9 +20,13 @@ printf '#!/bin/sh\\necho %s > $1\\necho right\\n' "$RESULT" > "$2"; chmod +x "$2
 """
 ZLUDA = """\
 if [ "$1" = trace ]; then echo trace > "$5"; shift 6; exec "$@"; fi
+if [ "$1" = info ]; then echo "{\"meta\": {\"proof\": $PROOF}}"; exit; fi
 case "$2" in *nbody*) echo '{"verdict": "differs"}'; exit 1;; esac
 echo '{"verdict": "identical"}'
 """
+
+
+PROVED = '{"done": true, "runs": 2, "launches": {"identical": 4}, "first": null}'
 
 
 @pytest.fixture
@@ -33,13 +37,14 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _record(host: Path, result: str, *programs: str) -> subprocess.CompletedProcess[str]:
+def _record(host: Path, result: str, *programs: str, proof: str = PROVED) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": f"{host}:{os.environ['PATH']}",
         "ZLUDA": str(host / "zluda"),
         "TMPDIR": str(host),
         "RESULT": result,
+        "PROOF": proof,
     }
     command = [
         sys.executable,
@@ -63,6 +68,21 @@ def test_every_program_is_recorded_and_its_record_completed(host: Path) -> None:
     assert recorded["gpu"] == "NVIDIA Test" and recorded["nvcc"] == "13.0"
     assert recorded["replayed_on_cuda_0"] == "identical" and recorded["trace_bytes"] == 6
     assert len(recorded["source"]) == 32
+    assert recorded["proved"] == "4 identical in 2 runs"
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        "null",
+        '{"done": false, "reason": "no GPU"}',
+        PROVED.replace("null", '{"call": 7, "kernel": "k", "verdict": "differs", "reason": ""}'),
+    ],
+)
+def test_a_trace_that_does_not_prove_itself_fails(host: Path, proof: str) -> None:
+    done = _record(host, "same", "saxpy", proof=proof)
+    assert done.returncode == 1
+    assert "trace.bin: not proved" in done.stdout
 
 
 def test_a_replay_that_differs_fails_and_the_others_go_on(host: Path) -> None:
