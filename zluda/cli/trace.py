@@ -71,6 +71,11 @@ from zluda.trace.presets import PRESETS
     help="Stop recording memory, not calls, when the trace has this size: --budget 2GB.",
 )
 @click.option(
+    "--redact",
+    is_flag=True,
+    help="Record digests in place of what memory holds, for sharing: zluda trace --redact ./app.",
+)
+@click.option(
     "--verify/--no-verify",
     default=True,
     show_default=True,
@@ -102,6 +107,7 @@ def command(
     budget: str | None,
     verify: bool,
     verify_limit: float,
+    redact: bool,
     pid: int | None,
     quiet: bool,
     app: tuple[str, ...],
@@ -123,6 +129,7 @@ def command(
         start_on=start_on,
         stop_on=stop_on,
         budget=budget,
+        redact=redact,
     )
     if (pid is None) == (not app):
         raise click.UsageError("one of a program to start and --attach PID is needed")

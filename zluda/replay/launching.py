@@ -20,6 +20,7 @@ from zluda.replay.memory import LiveAllocation, Ranges
 from zluda.replay.noise import NoiseJudge
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death
+from zluda.replay.redacted import SEALED, RedactedMemory
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, LeftOut, Selection
 from zluda.tracefile.reachability import NESTED_LIMIT
@@ -132,7 +133,9 @@ class LaunchPlayer:
             reason = f"not run again: this kernel brought the runner down {MAX_DEATHS} times"
             return Unavailable(Verdict.NOT_REPLAYED, reason)
         absent = self._recovery.state.memory.why_absent(launch.parameters)
-        return absent or next((one.taint for one in reach if one.taint is not None), None)
+        memory = self._recovery.state.memory
+        sealed = memory.sealed(reach) if isinstance(memory, RedactedMemory) else None
+        return absent or next((one.taint for one in reach if one.taint is not None), None) or sealed
 
     # --- a launch that ran ------------------------------------------------------------------------------
 
@@ -155,6 +158,8 @@ class LaunchPlayer:
         ``earlier`` are the kernels before it in its graph.
         """
         memory = self._recovery.state.memory
+        if isinstance(memory, RedactedMemory):
+            return self._judge_by_digest(memory, launch, recorded, replayed, seconds)
         compared = compare_memory(
             memory,
             launch.call,
@@ -180,6 +185,15 @@ class LaunchPlayer:
                 self._excused = (launch.call, changed)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         return result_of(launch, verdict, reason, compared=compared, seconds=seconds), changed
+
+    def _judge_by_digest(
+        self, memory: RedactedMemory, launch: Launch, recorded: Ranges, replayed: Ranges, seconds: float
+    ) -> tuple[LaunchResult, Ranges]:
+        verdict, reason = memory.judge(launch.call, recorded, replayed)
+        native = self._recovery.state.driver.numerics == "native"
+        if verdict is Verdict.DIFFERS and native and self._envelopes.approximates(launch):
+            verdict, reason = Verdict.GAP, f"redacted: it computes approximately, and differs in {reason}"
+        return result_of(launch, verdict, reason, seconds=seconds), recorded
 
     def _explained(
         self,
@@ -316,7 +330,7 @@ class LaunchPlayer:
         if launch.captured or recorded:
             state.memory.adopt_pages(recorded, launch.call, unknown_only=False)
             state.memory.restore(launch.call, [one for one in reach if rewrite or one.taint is not None])
-            if failure is not LEFT_OUT:
+            if failure not in (LEFT_OUT, SEALED):
                 reason = f"{reason}; the record's memory is used after it"
         else:
             missing = f"it needs what call {launch.call} ({launch.kernel}) computed"

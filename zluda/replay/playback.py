@@ -14,6 +14,7 @@ from zluda.replay.code_addresses import recorded_functions
 from zluda.replay.handles import HandleMap, Unavailable, Unplayable
 from zluda.replay.memory import MemoryAccess, ReplayMemory
 from zluda.replay.names import entry_name
+from zluda.replay.redacted import RedactedMemory, is_redacted
 from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, ModuleKind, Trace
 
 _INVALID_CODE = ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_IMAGE")
@@ -52,7 +53,7 @@ class Playback:
     def __init__(self, record: Record, driver: Driver, access: MemoryAccess, plan: AddressPlan) -> None:
         self.record, self.driver, self.plan = record, driver, plan
         self.handles = HandleMap()
-        self.memory = ReplayMemory(record.trace, access)
+        self.memory = (RedactedMemory if is_redacted(record.trace) else ReplayMemory)(record.trace, access)
         self.modules: dict[int, tuple[str, int] | Unavailable] = {}  # id → (kind of handle, live handle)
         self.mapped: dict[int, int] = {}  # allocation → recorded handle of the physical memory (cuMemMap)
         self.prints = False  # whether a module was loaded that can print

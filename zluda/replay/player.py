@@ -42,6 +42,7 @@ from zluda.replay.noise import NoiseFloor, NoiseLearner
 from zluda.replay.output import ReplayWriter
 from zluda.replay.playback import Record, why
 from zluda.replay.recovery import Recovery, death, decoding, doubt, why_skipped
+from zluda.replay.redacted import RedactedMemory
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection, Trace
@@ -244,6 +245,8 @@ class Player:
         parameter = delivered_to(call)
         if self._output is not None:
             self._output.delivered(parameter, data)
+        if isinstance(state.memory, RedactedMemory):
+            return state.memory.judge_copy(call, parameter, sources, data)
         recorded = self._trace.payload(call.sequence, parameter)
         if recorded is not None and sources[0].one.array is None:
             recorded = state.memory.translate_words(recorded)

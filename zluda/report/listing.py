@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zluda.errors import Error
-from zluda.tracefile import Noise, NoiseKind, Selection, Trace
+from zluda.tracefile import Noise, NoiseKind, Payload, Selection, Trace
+from zluda.tracefile.blobs import StrippedError
 from zluda.tracefile.text import call_line, launch_line, memory_lines, plain, printable
 
 Line = tuple[str, Any]
@@ -26,11 +27,19 @@ def _calls(trace: Trace, selection: Selection) -> Iterator[Line]:
             line = call_line(
                 call,
                 signatures[(call.function, *call.arguments)],
-                trace.payloads(call.sequence),
+                _payloads(trace, call.sequence),
                 result_name=lambda result: RESULT_NAMES.get(result, str(result)),
                 start_ns=int(trace.meta.get("start_ns", start_ns)),
             )
             yield line, plain(call)
+
+
+def _payloads(trace: Trace, call: int) -> list[Payload]:
+    """What a call carried; nothing where the trace has digests of it only."""
+    try:
+        return trace.payloads(call)
+    except StrippedError:
+        return []
 
 
 def _launches(trace: Trace, selection: Selection) -> Iterator[Line]:

@@ -41,6 +41,7 @@ _FACTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("start", "Recorded at", _time),
     ("host", "Host", str),
     ("capture", "Captured", str),
+    ("stripped", "Stripped of", lambda parts: ", ".join(str(part).replace("-", " ") for part in parts)),
     ("zluda", "Recorder", str),
     ("replay_of", "Replay of", str),
 )

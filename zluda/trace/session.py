@@ -29,6 +29,7 @@ from zluda.trace.provenance import forces_jit
 from zluda.trace.recording import Recording
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
+from zluda.tracefile.stripping import STRIPPED, Part
 
 CAPTURES = ("calls", "outputs", "full")
 TIMINGS = ("events", "off")
@@ -355,6 +356,7 @@ class Session:
             "start": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "start_ns": time.monotonic_ns(),
             **({"attached": True} if pid in self._late else {}),
+            **({STRIPPED: [Part.CONTENTS], "redacted": True} if self._options.choice.redact else {}),
             **({"selection": self._options.choice.given} if self._options.choice.given else {}),
         }
 

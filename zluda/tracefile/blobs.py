@@ -38,10 +38,11 @@ class BlobStore:
         self._connection = connection
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._sealed: set[int] = set()
 
-    def put(self, content: bytes) -> int:
-        """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. TraceError if it is too
-        long.
+    def put(self, content: bytes, *, sealed: bool = False) -> int:
+        """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. ``sealed``: only its
+        digest and size are stored. TraceError if it is too long.
         """
         if is_zero(content):
             return ZEROS
@@ -50,25 +51,42 @@ class BlobStore:
         key = blob_key(content)
         found = self._known.get(key)
         if found is None:
-            found = self._find(key) or self._insert(key, content)
+            found = self._find(key) or self._insert(key, content, sealed=sealed)
             self._known[key] = found
             if len(self._known) > _KNOWN_KEYS:
                 self._known.popitem(last=False)
+        if found in self._sealed and not sealed:  # an image whose bytes memory held before
+            self._connection.execute(
+                "UPDATE blob SET data = ? WHERE id = ?", (self._compressed(content), found)
+            )
+            self._sealed.discard(found)
         return found
 
     def _find(self, key: bytes) -> int | None:
-        row = self._connection.execute("SELECT id FROM blob WHERE key = ?", (key,)).fetchone()
-        return int(row[0]) if row else None
+        row = self._connection.execute("SELECT id, length(data) FROM blob WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        if row[1] == 0:
+            self._sealed.add(int(row[0]))
+        return int(row[0])
 
-    def _insert(self, key: bytes, content: bytes) -> int:
+    def _compressed(self, content: bytes) -> bytes:
         data = self._compressor.compress(content)
-        if len(data) >= len(content):
-            data = content
+        return data if len(data) < len(content) else content
+
+    def _insert(self, key: bytes, content: bytes, *, sealed: bool) -> int:
+        data = b"" if sealed else self._compressed(content)
         cursor = self._connection.execute(
             "INSERT INTO blob (key, size, data) VALUES (?, ?, ?)", (key, len(content), data)
         )
         assert cursor.lastrowid is not None
+        if sealed:
+            self._sealed.add(cursor.lastrowid)
         return cursor.lastrowid
+
+
+class StrippedError(TraceError):
+    """The trace has the digest of these contents, and not the contents."""
 
 
 class BlobReader:
@@ -96,6 +114,15 @@ class BlobReader:
             raise self._damaged(f"blob {blob} has {len(content)} bytes, expected {length}", call)
         return content
 
+    def digest(self, blob: int, length: int) -> bytes:
+        """The BLAKE2b digest of a blob's content, which is ``length`` bytes long."""
+        if blob == ZEROS:
+            return blob_key(bytes(length))
+        row = self._connection.execute("SELECT key FROM blob WHERE id = ?", (blob,)).fetchone()
+        if row is None or not isinstance(row[0], bytes):
+            raise self._damaged(f"blob {blob} is missing", None)
+        return row[0]
+
     def _load(self, blob: int, limit: int, call: int | None) -> bytes:
         row = self._connection.execute("SELECT key, size, data FROM blob WHERE id = ?", (blob,)).fetchone()
         if row is None:
@@ -104,7 +131,7 @@ class BlobReader:
         if not isinstance(size, int) or not isinstance(data, bytes) or not 0 <= size <= limit:
             raise self._damaged(f"blob {blob} claims {size!r} bytes; at most {limit} are allowed here", call)
         if not data and size:
-            raise TraceError(
+            raise StrippedError(
                 "these contents were stripped from the trace: only their digest is here",
                 file=self._file,
                 call=call,

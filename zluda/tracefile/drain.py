@@ -103,6 +103,7 @@ class Drain:
         self.effects = Effects(writer, read_module, self._answer)
         options = directory / OPTIONS_FILE
         self.options: dict[str, Any] = json.loads(options.read_text()) if options.exists() else {}
+        writer.redacts = bool(self.options.get("redact"))
         self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
         self.devices: list[dict[str, Any]] = []
         self.driver_version = 0

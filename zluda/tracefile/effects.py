@@ -345,9 +345,10 @@ class Effects:
         for data in call.data:
             if data.parameter >= len(call.row["parameters"]):
                 continue
+            text = call.row["parameters"][data.parameter].get("rule") == "string"
             direction = Direction.OUT if data.direction == ring.DIRECTIONS["out"] else Direction.IN
             self._writer.add_payload(
-                call.sequence, data.parameter, direction, data.content, offset=data.offset
+                call.sequence, data.parameter, direction, data.content, offset=data.offset, text=text
             )
 
     def _count_gap(self, call: Completed) -> None:

@@ -267,6 +267,22 @@ class Trace:
     def page_data(self, page: Page) -> bytes:
         return self._blob(page.blob, page.length, PAGE_BYTES, page.call)
 
+    def digest_of(self, page: Page) -> bytes:
+        """The digest of a row's contents, which the trace has even where it has not them."""
+        with schema.sqlite_errors(self.path, page.call):
+            return self._blobs.digest(page.blob, page.length)
+
+    def payload_digests(self, call: int, parameter: str) -> list[tuple[int, int, bytes]]:
+        """(offset, length, digest) of the pieces that a named parameter's data is stored in."""
+        names = [one.name for one in self._signature_of(call).parameters]
+        sql = (
+            "SELECT parameter, direction, offset, length, blob FROM payload"
+            " WHERE call = ? AND parameter = ? ORDER BY offset"
+        )
+        pieces = self._read(rows.payload_piece, sql, (call, names.index(parameter)), call=call)
+        with schema.sqlite_errors(self.path, call):
+            return [(at, length, self._blobs.digest(blob, length)) for _, _, at, length, blob in pieces]
+
     def read_allocation(
         self, allocation: int, call: int, offset: int, size: int, *, as_left: bool = False
     ) -> tuple[bytes, bytes | None]:

@@ -56,6 +56,8 @@ class TraceWriter:
         self._signatures: dict[tuple[str, tuple[Parameter, ...]], int] = {}
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._closed = False
+        self.redacts = False
+        """Of what memory and buffers hold, only digests are stored."""
 
     @classmethod
     def create(cls, path: str | Path, meta: Mapping[str, Any] | None = None) -> TraceWriter:
@@ -105,13 +107,23 @@ class TraceWriter:
         )
 
     def add_payload(
-        self, call: int, parameter: int, direction: Direction, data: bytes, *, offset: int = 0
+        self,
+        call: int,
+        parameter: int,
+        direction: Direction,
+        data: bytes,
+        *,
+        offset: int = 0,
+        text: bool = False,
     ) -> None:
-        """Variable-size data of a call's parameter; long data can come in several pieces by ``offset``."""
-        rows = [
-            (call, parameter, direction.value, offset + start, len(piece), self._put(piece, call))
-            for start, piece in _pieces(data, 0, PAYLOAD_BYTES)
-        ]
+        """Variable-size data of a call's parameter; long data can come in several pieces by ``offset``.
+        ``text``: a name or the like, which is not redacted.
+        """
+        sealed = self.redacts and not text
+        rows = []
+        for start, piece in _pieces(data, 0, PAYLOAD_BYTES):
+            blob = self._put(piece, call, sealed=sealed)
+            rows.append((call, parameter, direction.value, offset + start, len(piece), blob))
         self._many(
             "INSERT INTO payload (call, parameter, direction, offset, length, blob)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -254,7 +266,7 @@ class TraceWriter:
         """
         sql = "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)"
         rows = [
-            (call, allocation, start, len(piece), self._put(piece, call))
+            (call, allocation, start, len(piece), self._put(piece, call, sealed=self.redacts))
             for start, piece in _pieces(data, offset, PAGE_BYTES)
         ]
         if not found:
@@ -329,9 +341,9 @@ class TraceWriter:
         with self._writing():
             return self._connection.execute(sql, row).fetchone()
 
-    def _put(self, content: bytes, call: int | None) -> int:
+    def _put(self, content: bytes, call: int | None, *, sealed: bool = False) -> int:
         with schema.sqlite_errors(self.path, call):
-            return self._blobs.put(content)
+            return self._blobs.put(content, sealed=sealed)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

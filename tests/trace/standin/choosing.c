@@ -1,8 +1,8 @@
-/* A program of steps, of which a recording may choose: `choosing STEPS`. What it prints is what memory holds at the end.
+/* A program of steps, of which a recording may choose: `choosing STEPS [fills]`. What it prints is what memory holds at the end.
  *
  * A step: cuMemcpyHtoD to x, saxpy (y += 2 x), triple (numbers), on even steps triple again in another shape,
  * cuMemcpyDtoD of half of the numbers, saxpy (z += 2 y), cuMemcpyDtoH of z. cuProfilerStart and cuProfilerStop are called
- * before step 2 and after step 3. Where NVTX is built in, each step is a range.
+ * before step 2 and after step 3. With `fills` nothing comes from the host: x and the numbers are filled. Where NVTX is built in, each step is a range.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +40,7 @@ static char ptx[] =
 #define N 256
 static float x[N], z[N];
 static unsigned numbers[N];
+static int fills;
 static void * saxpy, * triple;
 static CUdeviceptr dx, dy, dz, dn;
 
@@ -68,7 +69,10 @@ step (int number)
   nvtxRangePushA ("step");
   for (int i = 0; i < N; i++)
     x[i] = (float) (i % 7 + number);
-  CHECK (cuMemcpyHtoD_v2 (dx, x, sizeof x));
+  if (fills)
+    CHECK (cuMemsetD32_v2 (dx, 0x3f800000 + number, N));
+  else
+    CHECK (cuMemcpyHtoD_v2 (dx, x, sizeof x));
   run_saxpy (dx, dy);
   run_triple (2);
   if (number % 2 == 0)
@@ -98,7 +102,11 @@ main (int argc, char ** argv)
   CHECK (cuMemAlloc_v2 (&dn, sizeof numbers));
   for (int i = 0; i < N; i++)
     numbers[i] = i;
-  CHECK (cuMemcpyHtoD_v2 (dn, numbers, sizeof numbers));
+  fills = argc > 2;
+  if (fills)
+    CHECK (cuMemsetD32_v2 (dn, 5, N));
+  else
+    CHECK (cuMemcpyHtoD_v2 (dn, numbers, sizeof numbers));
   CHECK (cuMemsetD32_v2 (dy, 0, N));
   for (int number = 0; number < steps; number++)
   {
