@@ -12,6 +12,8 @@ import time
 import traceback
 from collections.abc import Callable
 
+from zluda.compiler import tensor_map
+from zluda.compiler.tensor_map import Tensor
 from zluda.driver import CudaError, Driver, LaunchAttribute
 from zluda.driver.descriptors import Copy, CopyEnd, MemoryType, Resource, ResourceType, Texture
 from zluda.tracefile.arrays import CUBE, LAYERED, SURFACE, ArrayShape
@@ -95,6 +97,24 @@ def run_kernel(driver: Driver) -> str:
     driver.cuMemsetD32(address, 9, 32)
     assert driver.cuMemcpyDtoHAsync(address, 8, 0) == struct.pack("<2I", 9, 9)
     return "module and library, with and without attributes, streams, events, globals, memset"
+
+
+def together(driver: Driver) -> str:
+    """Clusters there is room for; tensor maps as this program makes them too."""
+    context(driver)
+    function = driver.cuModuleGetFunction(driver.cuModuleLoadData(PTX), "add")
+    room = driver.cuOccupancyMaxActiveClusters(function, (256, 1, 1), 0, (2, 1, 1))
+    largest = driver.cuOccupancyMaxPotentialClusterSize(function, (256, 1, 1), 0)
+    address = driver.cuMemAlloc(1 << 16)
+    tensor = Tensor(7, address, [64, 32, 4], [256, 8192], [1, 2, 1], 0, 3, 2, 1)
+    made = driver.cuTensorMapEncodeTiled(tensor, [16, 8, 1])
+    assert made == tensor_map.encode_tiled(tensor, [16, 8, 1]), made.hex()
+    spread = driver.cuTensorMapEncodeIm2col(tensor, [-1], [1], 16, 24)
+    assert spread == tensor_map.encode_im2col(tensor, [-1], [1], 16, 24), spread.hex()
+    moved = driver.cuTensorMapReplaceAddress(made, address + 4096)
+    assert moved == (address + 4096).to_bytes(8, "little") + made[8:], moved.hex()
+    driver.cuMemFree(address)
+    return f"room for {room} clusters of 2 blocks, {largest} blocks at most; maps agree"
 
 
 def wrong_image(driver: Driver) -> str:
@@ -232,7 +252,7 @@ def checks() -> list[tuple[str, Callable[[], str]]]:
     from zluda.driver.native import NativeDriver
 
     driver = NativeDriver(0)
-    of_driver = [describe, run_kernel, wrong_image, throughput, arrays, objects]
+    of_driver = [describe, run_kernel, together, wrong_image, throughput, arrays, objects]
     result: list[tuple[str, Callable[[], str]]] = [(c.__name__, lambda c=c: c(driver)) for c in of_driver]  # type: ignore[misc]
     result += [(f"placed at {place:#x}", lambda place=place: placed(place)) for place in PLACES]  # type: ignore[misc]
     return [*result, ("failing_kernel", failing_kernel), ("python_interface", python_interface)]

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from zluda import runner
+from zluda.compiler import tensor_map
 from zluda.compiler.tensor_map import Tensor
 from zluda.device.cpu import CpuDevice
 from zluda.driver import CudaError, LaunchAttribute
@@ -163,3 +165,17 @@ def test_a_multiprocessor_has_room_for_so_many_blocks() -> None:
         with pytest.raises(CudaError, match="threads a block"):
             room(function, threads, 0)
     driver.close()
+
+
+def test_a_runner_answers_too() -> None:
+    """Maps and clusters cross the channel as anything else does."""
+    with runner.start("cpu") as started:
+        driver = started.driver
+        driver.cuInit()
+        driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0))
+        tensor = Tensor(7, 1 << 30, [64, 32], [256], [1, 1])
+        made = driver.cuTensorMapEncodeTiled(tensor, [16, 8])
+        assert made == tensor_map.encode_tiled(tensor, [16, 8])
+        assert driver.cuTensorMapReplaceAddress(made, 1 << 31)[8:] == made[8:]
+        function = driver.cuModuleGetFunction(driver.cuModuleLoadData(TEXT.encode()), "wide")
+        assert driver.cuOccupancyMaxActiveClusters(function, (32, 1, 1), 0, (4, 1, 1)) == H200[4, 32]

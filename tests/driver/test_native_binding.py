@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zluda.compiler.tensor_map import Tensor
 from zluda.device.cuda import arena, images, launching, libcuda
 from zluda.device.cuda.arena import GRANULE, Arena
 from zluda.driver import ENTRIES, CudaError, LaunchAttribute
@@ -30,6 +31,9 @@ LETTERS = {
     **dict.fromkeys(("CUfunction_attribute", "CUmemAllocationGranularity_flags"), "i"),
     **dict.fromkeys(("CUarray_format", "CUaddress_mode", "CUfilter_mode"), "i"),
     **dict.fromkeys(("CUtexObject", "CUsurfObject"), "Q"),
+    "cuuint32_t": "I",
+    **{f"CUtensorMap{kind}": "i" for kind in ("DataType", "Interleave", "Swizzle", "L2promotion")},
+    "CUtensorMapFloatOOBfill": "i",
     **dict.fromkeys(("CUarray", "CUmipmappedArray", "CUtexref", "CUsurfref"), "p"),
     "float": "f",
     **dict.fromkeys(
@@ -238,6 +242,49 @@ class TestDriver:
     def test_globals_cannot_be_placed(self, library: FakeLibrary) -> None:
         with pytest.raises(UnsupportedError, match="module variables"):
             NativeDriver(0).cuModuleLoadData(b".version", globals_at={"x": 512})
+
+    def test_clusters_are_asked_for_by_a_configuration(
+        self, library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[tuple[Any, ...]] = []
+
+        def get(entry: str, kind: type[Any], function: int, config: Any) -> int:
+            *words, stream, at, count = struct.unpack("<7I4xQQI4x", config.raw)
+            seen.append((entry, function, words, stream, ctypes.string_at(at, 72 * count)))
+            return 3
+
+        monkeypatch.setattr(library, "get", get)
+        driver = NativeDriver(0)
+        assert driver.cuOccupancyMaxActiveClusters(5, (64, 2, 1), 100, (4, 2, 1)) == 3
+        assert driver.cuOccupancyMaxPotentialClusterSize(5, (64, 2, 1), 100) == 3
+        shape = struct.pack("<i4x3I52x", 4, 4, 2, 1)  # CLUSTER_DIMENSION
+        assert seen == [
+            ("cuOccupancyMaxActiveClusters", 5, [4, 2, 1, 64, 2, 1, 100], 0, shape),
+            ("cuOccupancyMaxPotentialClusterSize", 5, [1, 1, 1, 64, 2, 1, 100], 0, b""),
+        ]
+
+    def test_tensor_maps_are_described_and_read_back(
+        self, library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[tuple[Any, ...]] = []
+
+        def call(entry: str, place: int, *arguments: Any) -> None:
+            assert place % 64 == 0
+            seen.append((entry, *(list(a) if isinstance(a, ctypes.Array) else a for a in arguments)))
+            ctypes.memmove(place, entry.encode(), len(entry))
+
+        monkeypatch.setattr(library, "call", call)
+        driver, tensor = NativeDriver(0), Tensor(7, 1 << 40, [64, 32, 9], [256, 8192], [1, 2, 1], 0, 3, 2, 1)
+        made = driver.cuTensorMapEncodeTiled(tensor, [16, 8, 1])
+        assert made == b"cuTensorMapEncodeTiled".ljust(128, b"\0")
+        assert len(driver.cuTensorMapEncodeIm2col(tensor, [-1], [2], 16, 24)) == 128
+        assert driver.cuTensorMapReplaceAddress(b"\1" * 128, 512)[32:] == b"\1" * 96
+        shared = ([64, 32, 9], [256, 8192])
+        assert seen == [
+            ("cuTensorMapEncodeTiled", 7, 3, 1 << 40, *shared, [16, 8, 1], [1, 2, 1], 0, 3, 2, 1),
+            ("cuTensorMapEncodeIm2col", 7, 3, 1 << 40, *shared, [-1], [2], 16, 24, [1, 2, 1], 0, 3, 2, 1),
+            ("cuTensorMapReplaceAddress", 512),
+        ]
 
     def test_a_kernels_failure_names_it(self, library: FakeLibrary) -> None:
         driver = NativeDriver(0)

@@ -7,6 +7,7 @@ CUDA does not document them. Their layout here is what the driver of an H200 gav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from zluda.records import dataclass
 
@@ -108,8 +109,7 @@ def _put(word: int, field: Field, value: int) -> int:
     return word | low << field.at | high << field.more_at
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """What tiled and im2col maps share. Sizes are in elements, strides in bytes, the rest enums of cuda.h."""
 
     type: int

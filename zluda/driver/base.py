@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zluda.driver.arrays import ArrayDriver, Bytes
+
+if TYPE_CHECKING:
+    from zluda.compiler.tensor_map import Tensor
 
 __all__ = ["ENTRIES", "Bytes", "Dim3", "Driver", "LaunchAttribute", "ParameterSlot"]
 
@@ -292,6 +295,32 @@ class Driver(ArrayDriver, Protocol):
 
     def cuOccupancyAvailableDynamicSMemPerBlock(self, function: int, blocks: int, threads: int) -> int:
         """Bytes of dynamic shared memory that each of so many blocks a multiprocessor may have."""
+        ...
+
+    def cuOccupancyMaxActiveClusters(
+        self, function: int, block: Dim3, shared_bytes: int, cluster: Dim3
+    ) -> int:
+        """How many clusters of this shape there is room for at once; ``shared_bytes`` are dynamic."""
+        ...
+
+    def cuOccupancyMaxPotentialClusterSize(self, function: int, block: Dim3, shared_bytes: int) -> int:
+        """The most blocks that a cluster may have."""
+        ...
+
+    # --- tensor maps --------------------------------------------------------------------------------
+
+    def cuTensorMapEncodeTiled(self, tensor: Tensor, box: Sequence[int]) -> bytes:
+        """A map's 128 bytes."""
+        ...
+
+    def cuTensorMapEncodeIm2col(
+        self, tensor: Tensor, lower: Sequence[int], upper: Sequence[int], channels: int, pixels: int
+    ) -> bytes:
+        """A map's 128 bytes."""
+        ...
+
+    def cuTensorMapReplaceAddress(self, found: bytes, address: int) -> bytes:
+        """The map with another address."""
         ...
 
     # --- launch -------------------------------------------------------------------------------------

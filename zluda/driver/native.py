@@ -19,13 +19,14 @@ from zluda.driver.base import Bytes, Dim3, LaunchAttribute, ParameterSlot
 from zluda.driver.errors import CudaError
 from zluda.driver.native_arrays import NativeArrays
 from zluda.driver.native_entries import ADDRESS, FLOAT, HANDLE, INT, PLAIN, QUERIES, SIZE, TRAILING
+from zluda.driver.native_together import NativeTogether
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 
 if TYPE_CHECKING:
     from zluda.driver.base import Driver
 
 
-class NativeDriver(NativeArrays):
+class NativeDriver(NativeArrays, NativeTogether):
     """:class:`zluda.driver.Driver` over libcuda for GPU ``ordinal``.
 
     ``reservations`` are disjoint (address, size) ranges in steps of 2 MiB for ``cuMemAlloc(address=…)``; they

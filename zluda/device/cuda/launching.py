@@ -14,6 +14,7 @@ _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2
 _CONFIG = struct.Struct("<7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, count
 _ATTRIBUTE = struct.Struct("<i4x64s")  # CUlaunchAttribute: id, value
 _INVALID_VALUE = 1
+CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
 
 
 def launch(
@@ -36,11 +37,23 @@ def launch(
     if not attributes:
         library.call("cuLaunchKernel", function, *grid, *block, shared_bytes, stream, None, passed)
         return
-    packed = b"".join(_ATTRIBUTE.pack(number, bytes(value)) for number, value in attributes)
-    table = ctypes.create_string_buffer(packed, len(packed))
-    words = _CONFIG.pack(*grid, *block, shared_bytes, stream, ctypes.addressof(table), len(attributes))
-    config = ctypes.create_string_buffer(words, len(words))
+    config, table = configuration(grid, block, shared_bytes, stream, attributes)
     library.call("cuLaunchKernelEx", config, function, None, passed)
+    del table
+
+
+def configuration(
+    grid: Sequence[int],
+    block: Sequence[int],
+    shared_bytes: int,
+    stream: int,
+    attributes: Sequence[tuple[int, bytes]],
+) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_char]]:
+    """A ``CUlaunchConfig``, and the attributes that it points to, which must live as long."""
+    packed = b"".join(_ATTRIBUTE.pack(number, bytes(value)) for number, value in attributes)
+    table = ctypes.create_string_buffer(packed, max(len(packed), 1))
+    words = _CONFIG.pack(*grid, *block, shared_bytes, stream, ctypes.addressof(table), len(attributes))
+    return ctypes.create_string_buffer(words, len(words)), table
 
 
 def parameter_slots(library: LibCuda, handle: int, *, kernel: bool) -> list[tuple[int, int]]:

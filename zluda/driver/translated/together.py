@@ -117,14 +117,15 @@ class TogetherEntries:
     @entry()
     def cuTensorMapEncodeTiled(self, tensor: Tensor, box: Sequence[int]) -> bytes:
         """128 bytes, as NVIDIA's driver makes them."""
-        return _encoded(lambda: tensor_map.encode_tiled(tensor, box))
+        return _encoded(lambda: tensor_map.encode_tiled(Tensor(*tensor), box))
 
     @entry()
     def cuTensorMapEncodeIm2col(
         self, tensor: Tensor, lower: Sequence[int], upper: Sequence[int], channels: int, pixels: int
     ) -> bytes:
         """128 bytes, as NVIDIA's driver makes them."""
-        return _encoded(lambda: tensor_map.encode_im2col(tensor, lower, upper, channels, pixels))
+        given = Tensor(*tensor)
+        return _encoded(lambda: tensor_map.encode_im2col(given, lower, upper, channels, pixels))
 
     @entry()
     def cuTensorMapReplaceAddress(self, found: bytes, address: int) -> bytes:
