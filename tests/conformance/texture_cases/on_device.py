@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from texture_cases.probe import kernel_text
-from texture_cases.spec import AS_INTEGER, FORMATS, NORMALIZED, SEAMLESS, SRGB, Array, Case, Texture
+from texture_cases.spec import (
+    AS_INTEGER,
+    FORMATS,
+    NO_TRILINEAR,
+    NORMALIZED,
+    SEAMLESS,
+    SRGB,
+    Array,
+    Case,
+    Texture,
+)
 from zluda.device.base import Device
 from zluda.device.textures import Textures
 from zluda.numerics.texture.layout import (
@@ -75,6 +85,7 @@ def _flags(texture: Texture) -> Flags:
         (NORMALIZED, Flags.NORMALIZED_COORDINATES),
         (SRGB, Flags.SRGB),
         (SEAMLESS, Flags.SEAMLESS_CUBE),
+        (NO_TRILINEAR, Flags.NO_TRILINEAR_OPTIMIZATION),
     ):
         found |= flag if texture.flags & bit else Flags(0)
     whole = texture.flags & AS_INTEGER or texture.format in ("f16", "f32", "u32", "s32")

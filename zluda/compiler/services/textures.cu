@@ -28,7 +28,7 @@ static_assert(sizeof(Level) == 40 && sizeof(Descriptor) == 96 + 18 * 40, "as lay
 enum Geometry { D1 = 1, D2 = 2, D3 = 3, DIMENSIONS = 3, LAYERED = 4, CUBE = 8, BUFFER = 16 };
 enum Format { U8 = 1, U16 = 2, U32 = 3, S8 = 8, S16 = 9, S32 = 10, HALF = 16, FLOAT = 32 };
 enum Address { WRAP, CLAMP, MIRROR, BORDER, BEYOND };  // the last: numbers out of range, as they are
-enum Flags { NORMALIZED = 1, READ_NORMALIZED = 2, SRGB = 4, SEAMLESS = 8 };
+enum Flags { NORMALIZED = 1, READ_NORMALIZED = 2, SRGB = 4, SEAMLESS = 8, NO_TRILINEAR_OPTIMIZATION = 16 };
 enum Kind { TEXTURE = 1, SURFACE, SAMPLER };
 enum Clamp { ON_RANGE_TRAP, ON_RANGE_CLAMP, ON_RANGE_ZERO };
 
@@ -336,9 +336,18 @@ __device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 cha
 
 static __device__ i32 fixed_lod(float x) { return (i32)limited(trunc((double)(x == x ? x : 0.0f) * 256), 1e6); }
 
+// An anisotropic sampler blends levels in a shorter stretch between them, unless it is told not to.
+static __device__ i32 optimised(const Descriptor *s, i32 fixed) {
+  u32 most = s->max_anisotropy;
+  if (most < 2 || s->flags & NO_TRILINEAR_OPTIMIZATION) return fixed;
+  i32 part = fixed & 255;
+  i32 steeper = most < 4 ? (3 * part - 126) >> 1 : most < 8 ? (7 * part - 378) >> 2 : 2 * part - 128;
+  return fixed - part + clamp(steeper, 0, 256);
+}
+
 // A level of detail in 256ths, biased and clamped; where the instruction has none, 0 and only clamped.
 static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod, bool explicit_lod) {
-  i32 fixed = explicit_lod ? fixed_lod(lod) + fixed_lod(s->mip_bias) : 0;
+  i32 fixed = explicit_lod ? optimised(s, fixed_lod(lod) + fixed_lod(s->mip_bias)) : 0;
   fixed = clamp(fixed, fixed_lod(s->min_lod), fixed_lod(s->max_lod));
   return clamp(fixed, 0, ((i32)t->levels - 1) * 256);
 }
@@ -521,15 +530,22 @@ static __device__ Direction on_cube(float x, float y, float z) {
   return {__fmul_rn(x, r), __fmul_rn(y, r), __fmul_rn(z, r)};
 }
 
-// NaN is smaller than any number, and in a place a zero. The largest is taken for 1, whatever the reciprocal made it.
+static __device__ float magnitude(float x) { return x == x ? fabsf(x) : -1; }  // NaN is smaller than any number
+
+// The face on which a direction is: the largest coordinate's, z before y before x.
+static __device__ int face_of(Direction d) {
+  float ax = magnitude(d.x), ay = magnitude(d.y), az = magnitude(d.z);
+  if (az >= ax && az >= ay) return d.z < 0 ? 5 : 4;
+  return ay >= ax ? (d.y < 0 ? 3 : 2) : d.x < 0 ? 1 : 0;
+}
+
+// The largest coordinate is taken for 1, whatever the reciprocal made it. In a place NaN is a zero.
 __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
   Direction d = on_cube(x, y, z);
+  i32 face = face_of(d);
   x = d.x == d.x ? d.x : 0, y = d.y == d.y ? d.y : 0, z = d.z == d.z ? d.z : 0;
-  float ax = d.x == d.x ? fabsf(x) : -1, ay = d.y == d.y ? fabsf(y) : -1, az = d.z == d.z ? fabsf(z) : -1, u, v;
-  i32 face;
-  if (az >= ax && az >= ay) face = z < 0 ? 5 : 4, u = z < 0 ? -x : x, v = -y;
-  else if (ay >= ax) face = y < 0 ? 3 : 2, u = x, v = y < 0 ? -z : z;
-  else face = x < 0 ? 1 : 0, u = x < 0 ? z : -z, v = -y;
+  float u = face < 2 ? (face ? z : -z) : face == 5 ? -x : x;
+  float v = face / 2 != 1 ? -y : face == 3 ? -z : z;
   u = fminf(fmaxf(u, -1.0f), 1.0f), v = fminf(fmaxf(v, -1.0f), 1.0f);
   // At most 22 bits count later.
   double s = floor((u * 0.5 + 0.5) * 4194304), t = floor((v * 0.5 + 0.5) * 4194304);
@@ -588,78 +604,164 @@ ENTRY uint4 __zluda_texi_3d(u64 t, u64 s, i32 x, i32 y, i32 z, i32 level, u32 ha
 }
 
 // --- levels of detail from gradients ---------------------------------------------------------------------
+//
+// The unit reckons with numbers of ten bits, cut, here floats whose other bits are zeros. Its multiplier leaves
+// out the six lowest columns of partial products and has a constant in their place.
 
 __constant__ u8 __zluda_log2[256] = {
 #include "log2.inc"
 };
 
-// 256 log2 of a length, cut to the bits that the unit's table has.
-static __device__ float lod_of(float length) {
-  u32 bits = as_bits(length);
-  if (bits < 0x800000) return -1e6f;
-  if (bits >= 0x7f800000) return bits == 0x7f800000 ? 1e6f : 0;
-  return (((i32)(bits >> 23) - 127) * 256 + __zluda_log2[bits >> 15 & 255]) * 0.00390625f;
+static __device__ float cut(float x) { return as_float(as_bits(x) & 0xffffc000); }
+
+static __device__ float power(i32 exponent) { return as_float((u32)clamp(exponent + 127, 0, 255) << 23); }
+
+static __device__ i32 exponent_of(float x) { return (i32)(as_bits(x) >> 23 & 255) - 127; }
+
+// The ten bits of a number as an integer; zero for what is smaller than any normal one.
+static __device__ u32 mantissa_of(float x) {
+  u32 bits = as_bits(x);
+  return bits & 0x7f800000 ? (bits >> 14 & 0x1ff) | 0x200 : 0;
 }
 
-// The longer side and 11/32 of the shorter one: what stands for a vector's length.
-static __device__ float length_of(float x, float y) {
-  x = fabsf(x), y = fabsf(y);
-  return __fadd_rn(fmaxf(x, y), __fmul_rn(fminf(x, y), 0.34375f));
+// In two steps, since a power of two that is wanted may be none of a float's.
+static __device__ float scaled(u32 value, i32 exponent) {
+  i32 first = exponent >> 1;
+  return __fmul_rn(__fmul_rn((float)value, power(first)), power(exponent - first));
 }
 
-// The footprint's longer axis. Exact where one gradient is zero or both lie along the axes; between, the true
-// axis stands for what the unit makes of it.
-__device__ __noinline__ float zluda_longest(float a, float b, float c, float d) {
-  if (c == 0 && d == 0) return length_of(a, b);
-  if (a == 0 && b == 0) return length_of(c, d);
-  double squares = (double)a * a + (double)b * b + (double)c * c + (double)d * d;
-  double area = (double)a * d - (double)b * c;
-  return (float)sqrt((squares + sqrt(fmax(squares * squares - 4 * area * area, 0.0))) / 2);
+__device__ __noinline__ float zluda_product(float x, float y) {
+  u32 a = mantissa_of(x), b = mantissa_of(y), sum = a * b + 448;
+  if (!a || !b) return 0;
+  #pragma unroll
+  for (u32 j = 0; j < 6; j++)
+    if (b >> j & 1) sum -= (a & ((1 << (6 - j)) - 1)) << j;
+  float size = cut(scaled(sum, exponent_of(x) + exponent_of(y) - 18));
+  return (as_bits(x) ^ as_bits(y)) >> 31 ? -size : size;
 }
+
+// A sum: the smaller one is aligned to the larger one's ten bits and one more, and cut; so is the result.
+static __device__ float sum_of(float x, float y) {
+  if (fabsf(x) < fabsf(y)) {
+    float t = x;
+    x = y, y = t;
+  }
+  u32 down = (as_bits(x) >> 23 & 255) - (as_bits(y) >> 23 & 255);
+  return cut(__fadd_rn(x, down > 10 ? 0.0f : as_float(as_bits(y) & ~0u << (13 + down))));
+}
+
+// Eleven times the mantissa, the lowest three bits rounded: 11/16 of a number at exponent - 10, 11/32 at - 11.
+static __device__ u32 eleven(float x) { return (mantissa_of(x) * 11 + 4) >> 3; }
+
+struct Vector3 {
+  float x, y, z;
+};
+
+// What stands for a vector's length: its longest side, 11/32 of the next and a quarter of the shortest. With
+// `diagonal`, 11/16 of that, for the sum or the difference of two.
+__device__ __noinline__ float zluda_length(Vector3 v, bool solid, bool diagonal) {
+  float x = fabsf(v.x), y = fabsf(v.y), z = fabsf(v.z);
+  float longest = fmaxf(x, fmaxf(y, z)), shortest = fminf(x, fminf(y, z));
+  float middle = fmaxf(fminf(x, y), fminf(fmaxf(x, y), z));
+  i32 m = exponent_of(middle), s = exponent_of(shortest);
+  float second = diagonal ? scaled((mantissa_of(middle) * 121 + 32) >> 6, m - 12) : scaled(eleven(middle), m - 11);
+  if (solid)
+    second = sum_of(cut(second), diagonal ? cut(scaled(eleven(shortest), s - 12)) : __fmul_rn(shortest, 0.25f));
+  if (diagonal) longest = cut(scaled(eleven(longest), exponent_of(longest) - 10));
+  return __fadd_rn(longest, second);
+}
+
+// The longer axis of the footprint that two vectors span. Across an edge of a cube (`bent`) only they count.
+static __device__ float major_axis(Vector3 a, Vector3 b, bool solid, bool bent) {
+  float most = fmaxf(zluda_length(a, solid, false), zluda_length(b, solid, false));
+  if (bent) return most;
+  #pragma unroll 1
+  for (int i = 0; i < 2; i++) {
+    Vector3 diagonal = {sum_of(a.x, b.x), sum_of(a.y, b.y), sum_of(a.z, b.z)};
+    most = fmaxf(most, zluda_length(diagonal, solid, true));
+    b.x = -b.x, b.y = -b.y, b.z = -b.z;
+  }
+  return most;
+}
+
+static __device__ const i32 NO_LOD = -(1 << 20);
+
+// 256 log2 of a length, by its highest nine bits.
+static __device__ i32 logarithm(float length) {
+  u32 bits = as_bits(length) & 0x7fffffff;
+  if (bits < 0x800000) return NO_LOD;
+  if (bits >= 0x7f800000) return bits == 0x7f800000 ? -NO_LOD : 0;
+  return ((i32)(bits >> 23) - 127) * 256 + __zluda_log2[bits >> 15 & 255];
+}
+
+// 256 log2 of the largest ratio of a footprint's axes; the sampler knows no others.
+static __device__ i32 most_anisotropy(const Descriptor *s) {
+  u32 n = s->max_anisotropy;
+  return n < 2 ? 0 : n < 4 ? 256 : n < 6 ? 512 : n < 8 ? 656 : n < 10 ? 768 : n < 12 ? 848 : n < 16 ? 912 : 1024;
+}
+
+// The level of detail: the longer axis' or, of an anisotropic sampler, the shorter one's, which is the area of
+// the footprint by the longer one.
+static __device__ float footprint_lod(const Descriptor *s, Vector3 a, Vector3 b, bool solid, bool bent) {
+  i32 major = logarithm(major_axis(a, b, solid, bent)), ratio = most_anisotropy(s);
+  if (!ratio || solid || bent) return major * 0.00390625f;
+  i32 area = logarithm(sum_of(zluda_product(a.x, b.y), -zluda_product(a.y, b.x)));
+  return max(area - major, major - ratio) * 0.00390625f;
+}
+
+static __device__ float in_texels(float x, u32 size) { return zluda_product(cut(x), (float)size); }
 
 ENTRY float __zluda_lod_1d(u64 t, u64 s, float dx, float dy) {
-  float width = __zluda_descriptor(t)->level[0].width;
-  return lod_of(fmaxf(fabsf(dx), fabsf(dy)) * width);
+  u32 width = __zluda_descriptor(t)->level[0].width;
+  Vector3 a = {in_texels(dx, width), 0, 0}, b = {in_texels(dy, width), 0, 0};
+  return footprint_lod(__zluda_descriptor(s), a, b, false, false);
 }
 
 ENTRY float __zluda_lod_2d(u64 t, u64 s, float ax, float ay, float bx, float by) {
   const Level *level = &__zluda_descriptor(t)->level[0];
-  float w = level->width, h = level->height;
-  return lod_of(zluda_longest(ax * w, ay * h, bx * w, by * h));
+  u32 w = level->width, h = level->height;
+  Vector3 a = {in_texels(ax, w), in_texels(ay, h), 0}, b = {in_texels(bx, w), in_texels(by, h), 0};
+  return footprint_lod(__zluda_descriptor(s), a, b, false, false);
 }
 
-static __device__ float length_of(float x, float y, float z) {
-  x = fabsf(x), y = fabsf(y), z = fabsf(z);
-  float most = fmaxf(x, fmaxf(y, z));
-  return __fadd_rn(most, __fmul_rn(x + y + z - most, 0.34375f));
-}
+// In three dimensions and on cubes NVIDIA's library makes a quad of the place, and of the two at the gradients'
+// ends, so that their differences count.
+static __device__ float step(float at, float gradient) { return __fsub_rn(__fadd_rn(at, gradient), at); }
 
-ENTRY float __zluda_lod_3d(u64 t, u64 s, float ax, float ay, float az, float bx, float by, float bz) {
+ENTRY float __zluda_lod_3d(u64 t, u64 s, float x, float y, float z, float ax, float ay, float az, float bx, float by,
+                           float bz) {
   const Level *level = &__zluda_descriptor(t)->level[0];
-  float w = level->width, h = level->height, d = level->depth;
-  return lod_of(fmaxf(length_of(ax * w, ay * h, az * d), length_of(bx * w, by * h, bz * d)));
+  u32 w = level->width, h = level->height, d = level->depth;
+  Vector3 a = {in_texels(step(x, ax), w), in_texels(step(y, ay), h), in_texels(step(z, az), d)};
+  Vector3 b = {in_texels(step(x, bx), w), in_texels(step(y, by), h), in_texels(step(z, bz), d)};
+  return footprint_lod(__zluda_descriptor(s), a, b, true, false);
+}
+
+// Faces as axes, 0 to 2, and whether they are the negative one.
+static __device__ float along(Direction d, int axis) { return axis == 0 ? d.x : axis == 1 ? d.y : d.z; }
+
+// From one place on a cube to another one, along an axis of the first one's face, in texels of `size` an edge: over
+// an edge it is the way there and the way from there.
+static __device__ float way(Direction from, int face, Direction to, int other, int axis, u32 size) {
+  float here = along(from, axis), there = along(to, axis);
+  if (other / 2 != axis) return in_texels(__fmul_rn(__fsub_rn(there, here), 0.5f), size);
+  float sign = there < 0 ? -1.0f : 1.0f, up = along(to, face / 2);
+  float near = __fsub_rn(1.0f, __fmul_rn(sign, here)), far = __fsub_rn(1.0f, face & 1 ? -up : up);
+  return sum_of(in_texels(__fmul_rn(near, 0.5f), size), in_texels(__fmul_rn(far, 0.5f), size));
 }
 
 ENTRY float __zluda_lod_cube(u64 t, u64 s, float x, float y, float z, float ax, float ay, float az, float bx,
                              float by, float bz) {
-  float width = __zluda_descriptor(t)->level[0].width;
-  float most = fmaxf(fabsf(x), fmaxf(fabsf(y), fabsf(z)));
-  float scale = __fdiv_rn(width * 0.5f, most);
-  float p[3] = {x, y, z}, a[3] = {ax, ay, az}, b[3] = {bx, by, bz};
-  int major = fabsf(z) == most ? 2 : fabsf(y) == most ? 1 : 0;
-  float u[2], v[2];
-  int n = 0;
-  #pragma unroll
-  for (int i = 0; i < 3; i++) {  // how the place in the face moves: d(p / m) = (dp - p dm / m) / m
-    if (i == major) continue;
-    float along = __fdiv_rn(p[i], major == 2 ? z : major == 1 ? y : x);
-    float da = major == 2 ? az : major == 1 ? ay : ax, db = major == 2 ? bz : major == 1 ? by : bx;
-    float ua = (a[i] - along * da) * scale, vb = (b[i] - along * db) * scale;
-    if (n == 0) u[0] = ua, v[0] = vb;
-    else u[1] = ua, v[1] = vb;
-    n++;
-  }
-  return lod_of(zluda_longest(u[0], u[1], v[0], v[1]));
+  u32 size = __zluda_descriptor(t)->level[0].width;
+  Direction p = on_cube(x, y, z);
+  Direction a = on_cube(__fadd_rn(x, ax), __fadd_rn(y, ay), __fadd_rn(z, az));
+  Direction b = on_cube(__fadd_rn(x, bx), __fadd_rn(y, by), __fadd_rn(z, bz));
+  int face = face_of(p), first = face_of(a), second = face_of(b);
+  if (first == (face ^ 1) || second == (face ^ 1)) return -NO_LOD * 0.00390625f;
+  int u = face < 2 ? 2 : 0, v = face / 2 == 1 ? 2 : 1;
+  Vector3 to_a = {way(p, face, a, first, u, size), way(p, face, a, first, v, size), 0};
+  Vector3 to_b = {way(p, face, b, second, u, size), way(p, face, b, second, v, size), 0};
+  return footprint_lod(__zluda_descriptor(s), to_a, to_b, false, first != face || second != face);
 }
 
 // --- tld4 ------------------------------------------------------------------------------------------------

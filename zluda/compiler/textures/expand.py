@@ -288,7 +288,7 @@ def _gradient_lod(w: _Writer, place: _Place, dx: Operand, dy: Operand) -> Regist
     """The level of detail of a footprint: its own function, since few textures are read so."""
     n = place.geometry.dimensions
     arguments = [*place.objects]
-    if place.geometry.cube:
+    if n == 3:  # there the gradients are differences of places
         arguments += _words(place.coordinates)
     if min(len(_elements(dx)), len(_elements(dy))) < n:
         raise w.unsupported(f"gradients of less than {n} elements")
