@@ -7,7 +7,9 @@ import random
 import struct
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from recorded_scenes import SOURCES, Recorded, StandIn, run_trace
@@ -191,21 +193,105 @@ def digest(library: ctypes.CDLL, data: bytes) -> bytes:
     return out.raw
 
 
-def test_a_digest_is_the_same_on_the_gpu(in_c: ctypes.CDLL) -> None:
-    """The kernel that runs there, on the CPU device, against the agent's own."""
-    import numpy
+LOOK = struct.Struct("<QII2Q2QIIQ")  # struct look of finding.c
+LOOK_CHANGED, LOOK_ALWAYS, LOOK_SCAN, NO_SLOT = 1, 2, 4, 0xFFFFFFFF
+CAPACITY, COUNTERS = 3, 5
 
+
+class Looked(NamedTuple):
+    digest: bytes
+    named: int
+    slot: int
+
+
+@cache
+def look_kernel() -> tuple[Any, Any]:
     from zluda.trace import spec
 
-    pages = 3
-    data = numpy.frombuffer(random.Random(1).randbytes(pages * 65536), numpy.uint64).copy()
-    data[8192:8200] = 0
     device = zluda.open_device("cpu")
-    memory, out = device.array(data), device.empty(2 * pages, numpy.uint64)
-    kernel = device.load_module(spec.digest_ptx()).kernel("zluda_digest")
-    kernel.launch(grid=(pages, 1, 1), block=(256, 1, 1), args=[memory, out])
-    wanted = [digest(in_c, data[8192 * page : 8192 * (page + 1)].tobytes()) for page in range(pages)]
-    assert out.numpy().tobytes() == b"".join(wanted)
+    return device, device.load_module(spec.look_ptx()).kernel("zluda_look")
+
+
+def look(
+    pages: list[tuple[bytes, int, bytes]], ranges: tuple[int, int, int, int], runs: int = 1
+) -> tuple[list[Looked], list[bytes]]:
+    """Run the kernel that looks at pages on the CPU device: (contents, wants, digest before) of each."""
+    import numpy
+
+    device, kernel = look_kernel()
+    memory = [device.array(numpy.frombuffer(data.ljust(65552, b"\xee"), numpy.uint8)) for data, _, _ in pages]
+    slots = device.empty(65536 * CAPACITY, numpy.uint8)
+    for _ in range(runs):
+        asked = b"".join(
+            LOOK.pack(where.address, len(data), wants, *struct.unpack("<2Q", before), 0, 0, 7, 7, 0)
+            for where, (data, wants, before) in zip(memory, pages, strict=True)
+        )
+        table = device.array(numpy.frombuffer(asked, numpy.uint8))
+        kernel.launch(
+            grid=(len(pages), 1, 1), block=(256, 1, 1), args=[table, slots, COUNTERS, CAPACITY, *ranges]
+        )
+    told = [LOOK.unpack_from(table.numpy().tobytes(), LOOK.size * n) for n in range(len(pages))]
+    contents = slots.numpy().tobytes()
+    return (
+        [Looked(struct.pack("<2Q", *one[5:7]), one[7], one[8]) for one in told],
+        [contents[65536 * n : 65536 * (n + 1)] for n in range(CAPACITY)],
+    )
+
+
+SIZES = (65536, 65535, 65529, 40008, 4096, 24, 9, 8, 5, 1)
+NOWHERE = (0, 0, 0, 0)
+
+
+def test_digests_are_the_same_on_the_gpu(in_c: ctypes.CDLL) -> None:
+    """Of whole pages and of pieces, whatever lies behind them."""
+    chance = random.Random(1)
+    pages = [chance.randbytes(size) for size in SIZES]
+    looked, _ = look([(data, 0, bytes(16)) for data in pages], NOWHERE)
+    assert [one.digest for one in looked] == [digest(in_c, data) for data in pages]
+    assert {(one.named, one.slot) for one in looked} == {(0, NO_SLOT)}
+
+
+def test_what_changed_is_put_into_slots_while_there_are_some(in_c: ctypes.CDLL) -> None:
+    chance = random.Random(2)
+    pages = [chance.randbytes(size) for size in (65536, 100, 65536, 12345, 7)]
+    same = digest(in_c, pages[0])
+    asked = [
+        (pages[0], LOOK_CHANGED, same),
+        (pages[1], LOOK_CHANGED, same),
+        (pages[2], 0, bytes(16)),
+        (pages[3], LOOK_ALWAYS, digest(in_c, pages[3])),
+    ]
+    looked, slots = look(asked, NOWHERE, runs=2)  # the counters are clear again after the first
+    assert [one.slot == NO_SLOT for one in looked] == [True, False, True, False]
+    assert {looked[1].slot, looked[3].slot} == {0, 1}
+    for n in (1, 3):
+        assert slots[looked[n].slot][: len(pages[n])] == pages[n]
+    crowded, slots = look([(pages[4], LOOK_ALWAYS, bytes(16))] * 5, NOWHERE)
+    assert sorted(one.slot for one in crowded) == [0, 1, 2, NO_SLOT, NO_SLOT]
+    assert [slot[:7] for slot in slots] == [pages[4]] * 3
+
+
+@pytest.mark.parametrize(
+    ("word", "at", "named"),
+    [
+        (0x7000, 0, 1),  # the lowest address
+        (0x7FFF, 65528, 1),
+        (0x8000, 512, 0),  # behind the last
+        (0x6FFF, 8, 0),
+        (0x55, 4088, 1),  # a handle
+        (0x56, 4088, 0),
+        (0x7001, 4, 0),  # not at a multiple of 8
+    ],
+)
+def test_words_that_may_be_addresses_are_found(word: int, at: int, named: int) -> None:
+    data = bytearray(b"\xff" * 65536)
+    data[at : at + 8] = struct.pack("<Q", word)
+    looked, slots = look(
+        [(bytes(data), LOOK_SCAN, bytes(16)), (bytes(data), 0, bytes(16))], (0x7000, 0x1000, 0x55, 1)
+    )
+    assert [one.named for one in looked] == [named, 0]
+    assert looked[0].slot == (0 if named else NO_SLOT)
+    assert not named or slots[0] == bytes(data)
 
 
 def test_every_bit_of_a_page_counts_in_its_digest(in_c: ctypes.CDLL) -> None:

@@ -72,6 +72,10 @@ def test_times_that_come_late_are_all_told(record: Record) -> None:
         assert [time.call for time in times] == [launch.call for launch in trace.iter_launches()]
         starts = [time.gpu_start_ns for time in times]
         assert len(times) == 1500 and starts == sorted(starts)
+        ends = [time.gpu_start_ns + time.duration_ns for time in times]
+        following = sum(end == start for end, start in zip(ends, starts[1:], strict=False))
+        assert following > 1000  # the stream was busy: one event for a launch
+        assert all(end <= start + 2000 for end, start in zip(ends, starts[1:], strict=False))
 
 
 def test_more_launches_than_there_are_events_go_untimed_and_are_counted(record: Record) -> None:

@@ -124,6 +124,7 @@ class Recorder:
             text = "threads without a ring (no space or no descriptor for it); their calls are lost"
             self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
         looked = {"bytes_looked_at": control["LOOKED_BYTES"], "bytes_moved": control["MOVED_BYTES"]}
+        looked |= {f"{name}_ns": control[f"{name.upper()}_NS"] for name in ("wait", "look", "write")}
         if control["UNTIMED"]:
             looked["launches_not_timed"] = control["UNTIMED"]
         self.writer.set_meta(

@@ -118,6 +118,7 @@ C_FILES = (
         "arrays",
         "sharing",
         "reading",
+        "targets",
         "finding",
         "timing",
     ),
@@ -272,12 +273,12 @@ def c_source() -> str:
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
     parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
-    return ring.c_defines() + defines + _text_constant("digest_ptx", digest_ptx()) + "".join(parts)
+    return ring.c_defines() + defines + _text_constant("look_ptx", look_ptx()) + "".join(parts)
 
 
-def digest_ptx() -> str:
-    """The kernel that digests pages on the GPU."""
-    return resources.files("zluda.trace.agent").joinpath("digest.ptx").read_text("utf-8")
+def look_ptx() -> str:
+    """The kernel that looks at pages on the GPU."""
+    return resources.files("zluda.trace.agent").joinpath("look.ptx").read_text("utf-8")
 
 
 def _text_constant(name: str, text: str) -> str:

@@ -145,6 +145,9 @@ CONTROL = {
     "MOVED_BYTES": 104,  # of that, what was copied from the GPU
     "TIMING": 112,  # 1: launches are timed, by events around them
     "UNTIMED": 120,  # launches that could not be
+    "WAIT_NS": 128,  # time applications waited for their streams
+    "LOOK_NS": 136,  # time they took to find what changed in the memory of launches, and to take it
+    "WRITE_NS": 144,  # of that, to put pages into rings
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

@@ -243,7 +243,7 @@ struct built_in
 {
   const char * name;
   unsigned count;
-  unsigned size[4];
+  unsigned size[8];
   void (* run) (struct module * module, unsigned threads, void ** p);
 };
 
@@ -317,29 +317,61 @@ triple (struct module * module, unsigned threads, void ** p)
     data[i] = 3 * data[i] + 1;
 }
 
-/* The recorder's own kernel: 16 bytes for each page of 64 KiB, as zluda/trace/agent/digest.c says. */
-static void
-digest_pages (struct module * module, unsigned threads, void ** p)
-{
-  const uint64_t * page = *(uint64_t **) p[0];
-  uint64_t * out = *(uint64_t **) p[1];
+/* The recorder's own kernel, as zluda/trace/agent/look.ptx and digest.c say. */
+struct look { uint64_t address; uint32_t size, wants; uint64_t before[2], digest[2]; uint32_t named, slot; uint64_t rest; };
 
-  for (unsigned left = threads / 256; left != 0; left--, page += 8192, out += 2)
+static void
+digest_page (const uint8_t * data, uint32_t size, uint64_t * out)
+{
+  static uint64_t words[8192];
+
+  memset (words, 0, sizeof words);
+  memcpy (words, data, size);
+  out[0] = out[1] = size;
+  for (uint64_t lane = 0; lane != 256; lane++)
   {
-    out[0] = out[1] = 65536;
-    for (uint64_t lane = 0; lane != 256; lane++)
+    uint64_t a = (lane + 1) * 0x9E3779B97F4A7C15, b = (lane + 1) * 0xC2B2AE3D27D4EB4F;
+    for (uint64_t at = 2 * lane; at < (size + 7) / 8; at += at & 1 ? 511 : 1)
     {
-      uint64_t a = (lane + 1) * 0x9E3779B97F4A7C15, b = (lane + 1) * 0xC2B2AE3D27D4EB4F;
-      for (int i = 0; i != 32; i++)
-      {
-        uint64_t word = page[2 * lane + 512 * (i / 2) + i % 2];
-        a = (a ^ word) * 0x9FB21C651E98DF25, a ^= a >> 32;
-        b = (b + word) * 0xD6E8FEB86659FD93, b ^= b >> 29;
-      }
-      out[0] += (a ^ a >> 31) * 0xD6E8FEB86659FD93;
-      out[1] += (b ^ b >> 33) * 0x9FB21C651E98DF25;
+      a = (a ^ words[at]) * 0x9FB21C651E98DF25, a ^= a >> 32;
+      b = (b + words[at]) * 0xD6E8FEB86659FD93, b ^= b >> 29;
+    }
+    out[0] += (a ^ a >> 31) * 0xD6E8FEB86659FD93;
+    out[1] += (b ^ b >> 33) * 0x9FB21C651E98DF25;
+  }
+}
+
+static void
+look_at_pages (struct module * module, unsigned threads, void ** p)
+{
+  static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+  struct look * look = *(struct look **) p[0];
+  uint8_t * slots = *(uint8_t **) p[1];
+  uint32_t capacity = *(uint32_t *) p[3], taken = 0;
+  uint64_t low = *(uint64_t *) p[4], span = *(uint64_t *) p[5], first = *(uint64_t *) p[6], handles = *(uint64_t *) p[7];
+
+  pthread_mutex_lock (&turn);
+  for (unsigned left = threads / 256; left != 0; left--, look++)
+  {
+    const uint8_t * data = (const uint8_t *) look->address;
+    int changed;
+
+    digest_page (data, look->size, look->digest);
+    look->named = 0;
+    for (uint32_t at = 0; look->wants & 4 && at + 8 <= look->size; at += 8)
+    {
+      uint64_t word = *(const uint64_t *) (data + at);
+      look->named |= word - low < span || word - first < handles;
+    }
+    changed = memcmp (look->digest, look->before, 16) != 0;
+    look->slot = -1;
+    if ((look->wants & 2 || (look->wants & 1 && changed) || look->named) && taken++ < capacity)
+    {
+      look->slot = taken - 1;
+      memcpy (slots + 65536ULL * look->slot, data, look->size);
     }
   }
+  pthread_mutex_unlock (&turn);
 }
 
 static void
@@ -364,7 +396,7 @@ static const struct built_in built_ins[] = {
   { "paint", 3, { 8, 8, 8 }, paint },
   { "paint_indirect", 1, { 8 }, paint_indirect },
   { "triple", 2, { 8, 4 }, triple },
-  { "zluda_digest", 2, { 8, 8 }, digest_pages },
+  { "zluda_look", 8, { 8, 8, 4, 4, 8, 8, 8, 8 }, look_at_pages },
   { "slow", 0, { 0 }, slow },
   { "crash", 0, { 0 }, crash },
   { "hang", 0, { 0 }, hang },

@@ -1,72 +1,8 @@
 /* Capture: the memory that launches and copies on the device change.
  *
  * It is behind `capture_before_launch`, `capture_after_launch` and `capture_range`. What they need of a page is its
- * 128-bit digest: of whole pages of large allocations the GPU tells it (finding.c), others are read.
+ * 128-bit digest: of memory that the GPU can look at it tells it (finding.c), other memory is read.
  */
-
-static void
-add_target (struct allocation * allocation, u64 base)
-{
-  u32 target;
-
-  for (target = 0; target != allocation->targets && allocation->target[target] != base; target++)
-    ;
-  if (target != allocation->targets || target == MAX_REACHED)
-    return;
-  if (allocation->targets == allocation->target_room)
-  {
-    allocation->target_room = allocation->target_room * 2 + 8;
-    allocation->target = g_realloc (allocation->target, 8ULL * allocation->target_room);
-  }
-  allocation->target[allocation->targets++] = base;
-}
-
-/* Addresses of live allocations among the aligned words of `data`, and what live objects named there reach, added
- * to the allocation's targets. */
-static void
-scan_for_targets (struct allocation * allocation, const u8 * data, u64 size)
-{
-  u64 low, high, first, last, index, named[MAX_NAMED];
-  u32 count;
-
-  handle_range (&first, &last);
-  lock ();
-  low = high = 0;
-  if (state.allocation_count != 0)
-  {
-    low = state.allocations[0]->base;
-    high = state.allocations[state.allocation_count - 1]->base
-        + state.allocations[state.allocation_count - 1]->size;
-  }
-  unlock ();
-  for (index = 0; index + 8 <= size; index += 8)
-  {
-    u64 word = *(const u64 *) (data + index);
-    struct allocation * found;
-
-    if (word >= first && word <= last)
-      for (count = targets_of (word, named, MAX_NAMED); count != 0;)
-        add_target (allocation, named[--count]);
-    if (word < low || word >= high || (found = find_allocation (word)) == NULL)
-      continue;
-    word = found->base;
-    release (found);
-    add_target (allocation, word);
-  }
-}
-
-static void
-begin_looking (struct allocation * allocation)
-{
-  while (atomic_exchange (&allocation->looking, 1))
-    sleep_ns (20000);
-}
-
-static void
-end_looking (struct allocation * allocation)
-{
-  atomic_exchange (&allocation->looking, 0);
-}
 
 /* Nobody is to touch these any more: a call is about to free them. Who is at it ends first. */
 static void
@@ -136,12 +72,6 @@ note_written (u64 address, u64 size, const u8 * host)
   }
 }
 
-static int
-wants_page (struct allocation * allocation, u32 page, u32 phase)
-{
-  return phase == PHASE_AFTER || allocation->known[page] != PAGE_KNOWN;
-}
-
 /* Digest one page that has been read, and put it on record if it changed or was never there. */
 static void
 look_at_page (struct call * call, u64 time, struct allocation * allocation, u32 page, const u8 * data,
@@ -176,28 +106,6 @@ wanted_run (struct allocation * allocation, u32 page, u32 last, u32 phase, u32 l
   return run;
 }
 
-/* Let the GPU look at the whole pages of [first, last]; those that it cannot are left. 0, or the driver's error. */
-static u32
-look_on_gpu (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
-{
-  u32 page = first, whole = (u32) (allocation->size / PAGE_BYTES), run, error;
-
-  while (page <= last && page < whole)
-  {
-    run = wanted_run (allocation, page, last < whole ? last : whole - 1, phase, RESULT_PAGES);
-    if (run == 0)
-    {
-      page++;
-      continue;
-    }
-    error = find_changed (call, time, allocation, page, run, phase);
-    if (error != 0)
-      return error;
-    page += run;
-  }
-  return 0;
-}
-
 /* Look at the pages [first, last] of an allocation that this phase wants, by reading them. 0, or the driver's error. */
 static u32
 read_and_look (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
@@ -229,17 +137,17 @@ read_and_look (struct call * call, u64 time, struct allocation * allocation, u32
 static u32
 look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
 {
-  u32 mode, error = CUDA_ERROR_NOT_FOUND, whole = (u32) (allocation->size / PAGE_BYTES);
+  struct search search;
+  u32 mode, error;
 
   if (allocation->dead)
     return 0;
   mode = begin_own_calls ();
-  if (is_found_on_gpu (allocation))
-    error = look_on_gpu (call, time, allocation, first, last, phase);
-  if (error == CUDA_ERROR_NOT_FOUND) /* nothing of it was looked at */
+  begin_search (&search, call, time, phase);
+  if (!is_searched (&search, allocation))
     error = read_and_look (call, time, allocation, first, last, phase);
-  else if (error == 0 && last >= whole) /* the last piece is no whole page */
-    error = read_and_look (call, time, allocation, first > whole ? first : whole, last, phase);
+  else if ((error = search_pages (&search, allocation, first, last)) == 0)
+    error = run_search (&search);
   end_own_calls (mode);
   return error;
 }
@@ -269,31 +177,36 @@ is_capturing (u64 stream)
   return status != 0;
 }
 
+#define SPIN_NS 200000
+
 /* Wait until `stream` has done all its work. 1 when it has; a gap says why not. */
 static int
 wait_for_stream (struct call * call, u64 time, u64 stream)
 {
-  u64 start = now (), queries = 0, result;
+  u64 start = now (), passed, result;
 
   for (;;)
   {
     result = state.driver.cuStreamQuery (stream, 0, 0, 0) & 0xffffffff;
+    passed = now () - start;
     if (result == 0)
+    {
+      atomic_add (&CONTROL (WAIT_NS), passed);
       return 1;
+    }
     if (result != CUDA_ERROR_NOT_READY)
     {
       write_error_gap (call, time, "the stream failed, its memory was not looked at: CUresult ", (u32) result);
       return 0;
     }
-    if (++queries > 64)
+    if (passed < SPIN_NS) /* a sleep takes 50 µs more than it is asked for */
+      continue;
+    sleep_ns (passed > 1000 * SPIN_NS ? 500000 : 5000);
+    if (passed > state.progress_limit)
     {
-      sleep_ns (queries > 4096 ? 500000 : 5000);
-      if (now () - start > state.progress_limit)
-      {
-        write_gap (call, time, "memory", "no progress for some seconds, the stream was not waited for");
-        distrust_all ();
-        return 0;
-      }
+      write_gap (call, time, "memory", "no progress for some seconds, the stream was not waited for");
+      distrust_all ();
+      return 0;
     }
   }
 }
@@ -485,40 +398,75 @@ release_reached (struct thread * self)
     release (self->reached[--self->reached_count]);
 }
 
+/* In one order, so that threads which reach the same allocations do not wait for each other in a ring. */
+static void
+sort_reached (struct thread * self)
+{
+  u32 index, at;
+
+  for (index = 1; index < self->reached_count; index++)
+  {
+    struct allocation * one = self->reached[index];
+
+    for (at = index; at != 0 && self->reached[at - 1] > one; at--)
+      self->reached[at] = self->reached[at - 1];
+    self->reached[at] = one;
+  }
+}
+
+/* Whether pages of an allocation are looked at in this phase; what is known of it is made ready for that. */
+static int
+prepare_look (struct allocation * allocation, u32 phase, u64 unseen)
+{
+  if (allocation->closed || allocation->dead)
+    return 0;
+  if (phase == PHASE_BEFORE)
+  {
+    if (allocation->shared || state.full || allocation->seen != unseen)
+      distrust (allocation); /* others write it without a call, or may */
+    allocation->seen = unseen;
+    return 1;
+  }
+  if (allocation->array != NULL && !(allocation->array->flags & ARRAY_SURFACE))
+    return 0; /* no kernel can write it */
+  allocation->targets = 0;
+  return 1;
+}
+
+/* Look at everything that is reached: all that the GPU can look at in one go. */
 static u32
 look_at_reached (struct call * call, u64 time, u32 phase)
 {
   struct thread * self = call->thread;
-  u64 unseen = state.unseen;
-  u32 index, error;
+  struct search search;
+  u64 unseen = state.unseen, start = now ();
+  u32 index, mode, error = 0;
 
+  sort_reached (self);
   for (index = 0; index != self->reached_count; index++)
+    begin_looking (self->reached[index]);
+  mode = begin_own_calls ();
+  begin_search (&search, call, time, phase);
+  for (index = 0; index != self->reached_count && error == 0; index++)
   {
     struct allocation * allocation = self->reached[index];
 
-    if (allocation->closed)
+    if (!prepare_look (allocation, phase, unseen))
       continue;
-    begin_looking (allocation);
-    if (phase == PHASE_BEFORE && (allocation->shared || state.full || allocation->seen != unseen))
-      distrust (allocation); /* others write it without a call, or may */
-    if (phase == PHASE_BEFORE)
-      allocation->seen = unseen;
-    if (phase == PHASE_AFTER && allocation->array != NULL && !(allocation->array->flags & ARRAY_SURFACE))
-    {
-      end_looking (allocation); /* no kernel can write it */
-      continue;
-    }
-    if (phase == PHASE_AFTER)
-      allocation->targets = 0;
-    error = look_at_pages (call, time, allocation, 0, allocation->pages - 1, phase);
-    end_looking (allocation);
-    if (error != 0)
-    {
-      write_error_gap (call, time, "memory that the launch reaches could not be read: CUresult ", error);
-      return error;
-    }
+    if (is_searched (&search, allocation))
+      error = search_pages (&search, allocation, 0, allocation->pages - 1);
+    else
+      error = read_and_look (call, time, allocation, 0, allocation->pages - 1, phase);
   }
-  return 0;
+  if (error == 0)
+    error = run_search (&search);
+  end_own_calls (mode);
+  for (index = 0; index != self->reached_count; index++)
+    end_looking (self->reached[index]);
+  atomic_add (&CONTROL (LOOK_NS), now () - start);
+  if (error != 0)
+    write_error_gap (call, time, "memory that the launch reaches could not be read: CUresult ", error);
+  return error;
 }
 
 /* Put on record what the launch can read and the record does not have yet. */

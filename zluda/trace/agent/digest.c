@@ -1,4 +1,4 @@
-/* 128 bits that tell whether a page has changed, computed alike here and, of whole pages, by digest.ptx on the GPU.
+/* 128 bits that tell whether a page has changed, computed alike here and, by look.ptx on the GPU.
  *
  * DIGEST_LANES lanes each go through pairs of 8-byte words that lie DIGEST_LANES pairs apart (so that the GPU's threads
  * read side by side): two chains of multiply and shift, each step of which can be undone, so that one word that changes

@@ -176,6 +176,8 @@ enter (GumInvocationContext * context)
     call->stream = *(const u64 *) (call->word[0] + CONFIG_STREAM);
   if (function->per_thread && call->stream == 0)
     call->stream = CU_STREAM_PER_THREAD;
+  if (state.timing && may_work (function))
+    call->work = atomic_add (&state.work, 1) + 1;
   call->parent = call->outer = self->current;
   call->start = call->end = now ();
   if (state.captures != 0 && goes_to_stream (function) && is_capturing (call->stream))

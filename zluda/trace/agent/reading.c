@@ -1,6 +1,7 @@
 /* Reading memory of the device, by a private stream, and putting pages of it on record. */
 
-#define RESULT_PAGES 4096            /* digests at a time: 64 KiB of them, of 256 MiB */
+#define LOOK_PAGES 4096              /* at a time: 256 KiB are told of them, of 256 MiB */
+#define LOOK_BYTES 64
 #define CU_MEMHOSTALLOC_PORTABLE_DEVICEMAP 3
 
 /* This thread's private stream in the current context; 0 where there is none. */
@@ -16,7 +17,8 @@ private_stream (struct thread * self)
     self->stream_generation = state.contexts_ended;
     memset (self->stream_context, 0, sizeof (self->stream_context));
     self->staging = NULL; /* pinned memory goes with its context */
-    self->results = NULL;
+    self->looks = NULL;
+    self->gave_up = 0;
   }
   for (index = 0; index != 4; index++)
     if (self->stream_context[index] == context)
@@ -55,9 +57,9 @@ need_staging (struct thread * self)
 {
   if (self->staging != NULL)
     return;
-  self->staging = pinned (STAGING_PAGES * PAGE_BYTES + 16ULL * RESULT_PAGES);
+  self->staging = pinned (STAGING_PAGES * PAGE_BYTES + (u64) LOOK_BYTES * LOOK_PAGES);
   if (self->staging != NULL)
-    self->results = (u64 *) (self->staging + STAGING_PAGES * PAGE_BYTES);
+    self->looks = (struct look *) (self->staging + STAGING_PAGES * PAGE_BYTES);
   else
     self->staging = g_malloc (STAGING_PAGES * PAGE_BYTES);
 }
@@ -90,10 +92,12 @@ write_page (struct call * call, u64 time, struct allocation * allocation, u64 of
             u64 size, u32 phase)
 {
   u32 length = (u32) (8 + size);
+  u64 start = now ();
   u8 * record = reserve (call->thread, length, time);
 
   if (record == NULL)
     return;
   copy (copy (record + RECORD_HEADER_BYTES, &offset, 8), data, size);
+  atomic_add (&CONTROL (WRITE_NS), now () - start);
   commit (call->thread, record, KIND_PAGE, call->sequence, time, phase, length, allocation->base);
 }

@@ -46,6 +46,7 @@ open_thread (void)
   pthread_setspecific (state.thread_key, self);
   self->id = (u32) gettid ();
   index = atomic_add (&CONTROL (RINGS), 1);
+  self->number = (u32) index;
   size = CONTROL (RING_BYTES);
   if (index >= FULL_SIZE_RINGS && size > SMALL_RING_BYTES)
     size = SMALL_RING_BYTES;
@@ -197,6 +198,7 @@ struct call
   u64 freed_target;                   /* of an object taken out likewise */
   struct graph * graph;               /* that a call launches, where it is known */
   struct timer * timer;               /* between the events around a launch */
+  u64 work;                           /* `work` of the state with this call */
   u8 packed_room[256];
 };
 

@@ -123,6 +123,8 @@ struct ring
 };
 
 struct allocation;
+struct look;
+struct place;
 struct layout;
 struct choice;
 struct timer;
@@ -142,7 +144,10 @@ struct thread
   struct layout * last_layout;
   struct timer * timer;  /* the latest of this thread's */
   u8 * staging;
-  u64 * results;       /* digests from the GPU, behind the staging buffer; NULL: that is not pinned */
+  struct look * looks; /* what the GPU is asked and tells, behind the staging buffer; NULL: that is not pinned */
+  struct place * places; /* of what it is asked */
+  u32 number;          /* of the ring */
+  u32 gave_up;         /* the GPU did not answer in time: pages are read */
   u64 stream_context[4], stream_handle[4], stream_generation;
   u64 order_context, order_event, order_generation; /* what is waited for before a chosen launch */
   u64 pushed, closing;           /* NVTX ranges: how many are open, and which of them close the window */
@@ -194,6 +199,7 @@ struct state
   struct timer * timers;
   struct gpu_clock * clocks[MAX_CLOCKS];
   u32 clock_count;
+  volatile u64 work;             /* calls that may put something on a stream */
   u32 device_count;
   volatile u32 described;               /* the devices are on record */
   const struct choice * choice;  /* of launches */
@@ -265,7 +271,8 @@ unlock (void)
 static void
 give_staging_back (struct thread * self)
 {
-  if (self->results == NULL) /* pageable */
+  g_free (self->places);
+  if (self->looks == NULL) /* pageable */
   {
     g_free (self->staging);
     return;

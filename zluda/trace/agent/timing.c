@@ -1,6 +1,9 @@
 /* GPU times: an event on its stream before and one after each launch, and each launch of a graph, read when both have
  * come, by whichever thread is at it then. Nothing is waited for, and no event goes to a stream that is captured.
  *
+ * Where launches follow each other on a stream that is busy, one's end is the next one's start: an event costs the GPU as
+ * much as a small kernel.
+ *
  * A thread has a timer in each context it launches in: a ring of pairs of events. The thread alone adds to it; whoever
  * holds `reading` takes from it. Times are of the context's clock, which begins with the first of its anchors: events
  * on a private stream, one a second, each noted with the host's time, so that the host's and the GPU's clocks can be
@@ -30,6 +33,7 @@ struct pair
 {
   u64 start, end;                    /* events, used again and again */
   u64 sequence, anchor;              /* the latest anchor when the launch was made */
+  u32 follows;                       /* its start is the end of the pair before it */
 };
 
 struct timer
@@ -41,6 +45,9 @@ struct timer
   volatile u64 head, tail;           /* pairs noted, pairs read */
   volatile u32 reading;
   u32 open;                          /* between the events of a launch */
+  u64 stream, work;                  /* of the latest launch */
+  u64 known;                         /* the pair, counted from 1, whose end was read last */
+  i64 known_ns;
   struct pair pair[TIMER_PAIRS];
 };
 
@@ -200,22 +207,38 @@ write_times (struct call * call, u32 clock, const struct gpu_time * time, u32 co
   commit (call->thread, record, KIND_TIME, call->sequence, stamp, clock, length, 0);
 }
 
-/* Times of a pair whose events have come: 0; else CUDA_ERROR_NOT_READY, or that they cannot be had. */
+/* When an event was, on the clock. 0, or the driver's error. */
 static u32
-read_pair (const struct gpu_clock * clock, const struct pair * pair, struct gpu_time * time)
+read_event (const struct gpu_clock * clock, u64 anchor, u64 event, i64 * ns)
 {
-  float took = 0, since = 0;
-  u32 result = (u32) state.driver.cuEventElapsedTime ((u64) &took, pair->start, pair->end, 0), at;
+  float since = 0;
+  u32 at = (u32) (anchor % ANCHORS), result;
+
+  if (anchor + ANCHORS <= clock->anchors) /* the anchor's event is another's by now */
+    return CUDA_ERROR_NOT_FOUND;
+  result = (u32) state.driver.cuEventElapsedTime ((u64) &since, clock->event[at], event, 0);
+  *ns = clock->gpu_ns[at] + nanoseconds (since);
+  return result;
+}
+
+/* Times of the pair `tail`, whose events have come: 0; else CUDA_ERROR_NOT_READY, or that they cannot be had. */
+static u32
+read_pair (struct timer * timer, struct gpu_time * time)
+{
+  const struct pair * pair = &timer->pair[timer->tail % TIMER_PAIRS];
+  u64 start = pair->follows ? timer->pair[(timer->tail - 1) % TIMER_PAIRS].end : pair->start;
+  float took = 0;
+  u32 result = (u32) state.driver.cuEventElapsedTime ((u64) &took, start, pair->end, 0);
 
   if (result != 0)
     return result;
-  if (pair->anchor + ANCHORS <= clock->anchors) /* its event is another's by now */
-    return CUDA_ERROR_NOT_FOUND;
-  at = (u32) (pair->anchor % ANCHORS);
-  result = (u32) state.driver.cuEventElapsedTime ((u64) &since, clock->event[at], pair->start, 0);
   time->sequence = pair->sequence;
-  time->start_ns = clock->gpu_ns[at] + nanoseconds (since);
+  time->start_ns = timer->known_ns;
   time->duration_ns = took > 0 ? (u64) nanoseconds (took) : 0;
+  if (!pair->follows || timer->known != timer->tail)
+    result = read_event (timer->clock, pair->anchor, start, &time->start_ns);
+  timer->known = result == 0 ? timer->tail + 1 : 0;
+  timer->known_ns = time->start_ns + (i64) time->duration_ns;
   return result;
 }
 
@@ -230,7 +253,7 @@ read_timer (struct call * call, struct timer * timer)
     return;
   while (timer->tail != timer->head)
   {
-    result = read_pair (timer->clock, &timer->pair[timer->tail % TIMER_PAIRS], &time[count]);
+    result = read_pair (timer, &time[count]);
     if (result == CUDA_ERROR_NOT_READY)
       break;
     if (result == 0)
@@ -273,11 +296,43 @@ is_timed (const struct call * call)
       && ((special >= SPECIAL_LAUNCH && special <= SPECIAL_LAUNCH_COOPERATIVE) || special == SPECIAL_GRAPH_LAUNCH);
 }
 
+/* Whether a call may put something on a stream, or have one wait. */
 static int
-has_events (struct pair * pair)
+may_work (const struct function * function)
 {
-  return (pair->start != 0 || !(state.driver.cuEventCreate ((u64) &pair->start, 0, 0, 0) & 0xffffffff))
-      && (pair->end != 0 || !(state.driver.cuEventCreate ((u64) &pair->end, 0, 0, 0) & 0xffffffff));
+  return function->stream != 0xff || (function->special != 0 && function->special <= SPECIAL_OPAQUE_WRITE);
+}
+
+static int
+has_event (u64 * event)
+{
+  return *event != 0 || !(state.driver.cuEventCreate ((u64) event, 0, 0, 0) & 0xffffffff);
+}
+
+/* Whether the launch begins when the one before it ends: that has not ended yet, is on the same stream, and nothing came
+ * between them, by whatever thread. */
+static int
+follows_another (const struct timer * timer, const struct call * call)
+{
+  return timer->head != timer->tail && timer->work + 1 == call->work && timer->stream == call->stream
+      && (state.driver.cuEventQuery (timer->pair[(timer->head - 1) % TIMER_PAIRS].end, 0, 0, 0) & 0xffffffff)
+             == CUDA_ERROR_NOT_READY;
+}
+
+static int
+begin_pair (const struct timer * timer, struct pair * pair, const struct call * call)
+{
+  pair->follows = (u32) follows_another (timer, call);
+  return has_event (&pair->end)
+      && (pair->follows
+          || (has_event (&pair->start)
+              && (state.driver.cuEventRecord (pair->start, call->stream, 0, 0) & 0xffffffff) == 0));
+}
+
+static int
+is_full (const struct timer * timer) /* the last one read may be the start of the next */
+{
+  return timer->head - timer->tail >= TIMER_PAIRS - 1;
 }
 
 /* The last thing before the real call. A launch inside another's call is not timed: the outer one is. */
@@ -292,11 +347,10 @@ begin_time (struct call * call)
   if (timer != NULL)
   {
     keep_clock (call, timer->clock);
-    if (timer->head - timer->tail == TIMER_PAIRS)
+    if (is_full (timer))
       read_timer (call, timer);
     pair = &timer->pair[timer->head % TIMER_PAIRS];
-    if (timer->clock->anchors != 0 && timer->head - timer->tail != TIMER_PAIRS && has_events (pair)
-        && (state.driver.cuEventRecord (pair->start, call->stream, 0, 0) & 0xffffffff) == 0)
+    if (timer->clock->anchors != 0 && !is_full (timer) && begin_pair (timer, pair, call))
     {
       pair->anchor = timer->clock->anchors - 1;
       pair->sequence = call->sequence;
@@ -329,6 +383,8 @@ note_time (struct call * call)
 {
   struct timer * timer = call->timer;
 
+  timer->stream = call->stream;
+  timer->work = call->work;
   timer->head++;
   timer->open = 0;
   if (state.outputs || timer->head % READ_EVERY == 0)
