@@ -28,7 +28,7 @@ WORKLOADS = Path(__file__).resolve().parent / "workloads"
 
 @dataclass(frozen=True)
 class Workload:
-    """``command``'s first word is a script of ``workloads/``, or ``nbody``; ``wanted`` is the ratio wanted."""
+    """``command`` begins with a script of ``workloads/``, or ``nbody``; ``wanted`` is a ratio."""
 
     name: str
     command: tuple[str, ...]

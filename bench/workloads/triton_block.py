@@ -1,5 +1,5 @@
-"""A transformer block of Triton kernels: `triton_block.py STEPS`. Layer norms, matrix products with what follows them,
-and attention, in half precision, over the block's weights; prints the milliseconds a step, after warming up.
+"""A transformer block of Triton kernels: `triton_block.py STEPS`. Layer norms, matrix products with what
+follows them, and attention, in half precision; prints the milliseconds a step, after warming up.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ def main() -> None:
         block.step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    print(
-        f"mean {block.x.float().abs().mean().item():.3f}, {steps} steps: {1e3 * seconds / steps:.3f} ms a step"
-    )
+    mean = block.x.float().abs().mean().item()
+    print(f"mean {mean:.3f}, {steps} steps: {1e3 * seconds / steps:.3f} ms a step")
 
 
 if __name__ == "__main__":
