@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object, target_machine
-from zluda.compiler.relocatable import absolute_symbols, merge
+from zluda.compiler.relocatable import merge
 from zluda.errors import Error
 
 CALLER = """
@@ -75,6 +75,8 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         merge(_object(MOVED), [data])
 
 
-def test_absolute_symbols_are_those_without_a_section() -> None:
-    text = 'module asm ".set frame, 48"\n' + MOVED
-    assert absolute_symbols(_object(text)).get("frame") == 48
+def test_a_name_made_local_can_be_defined_again() -> None:
+    first = merge(_object(CALLER), [_object(SCALED), _object(MOVED)], local=frozenset({"moved"}))
+    assert _called(first, 0) == 3 + 7000 + 20
+    with pytest.raises(Error, match="two objects define scaled"):
+        merge(first, [_object(MOVED), _object(SCALED)])

@@ -69,7 +69,8 @@ def compile_kernel(
     from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.target import WARP
 
-    unit = build_unit(module, name, contract, together)
+    outside = frozenset() if blocks or checks else compiled_apart(module)
+    unit = build_unit(module, name, contract, together, outside=outside)
     unit.numerics, unit.check = numerics, check
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
     options = {

@@ -21,7 +21,8 @@ from zluda.records import dataclass
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
     """A function's object. ``symbols`` are the variables it names, as ``Unit.symbols`` has them, ``calls``
-    the library functions it calls, ``unread`` the inputs it does not read (``amd/inputs.py``).
+    the library functions it calls, ``unread`` the inputs it does not read (``amd/inputs.py``), ``resources``
+    what it takes of the machine (``amd/resources.py``).
     """
 
     name: str
@@ -29,6 +30,7 @@ class LibraryFunction:
     symbols: tuple[str, ...]
     calls: tuple[str, ...]
     unread: str = ""
+    resources: tuple[int, ...] = ()
 
 
 _kept: dict[str, LibraryFunction] = {}
@@ -41,13 +43,15 @@ def library_function(
     if key not in _kept:
         found = cache.remember(key, lambda: _packed(make()), label=f"{label} {name}")
         start = 4 + int.from_bytes(found[:4], "little")
-        symbols, calls, unread = json.loads(found[4:start])
-        _kept[key] = LibraryFunction(name, found[start:], tuple(symbols), tuple(calls), unread)
+        symbols, calls, unread, resources = json.loads(found[4:start])
+        lists = tuple(symbols), tuple(calls)
+        _kept[key] = LibraryFunction(name, found[start:], *lists, unread, tuple(resources))
     return _kept[key]
 
 
 def _packed(function: LibraryFunction) -> bytes:
-    told = json.dumps([function.symbols, function.calls, function.unread]).encode()
+    fields = (function.symbols, function.calls, function.unread, function.resources)
+    told = json.dumps(fields).encode()
     return len(told).to_bytes(4, "little") + told + function.code
 
 

@@ -8,7 +8,8 @@ another defines. Of the objects behind the first only what is loaded is kept. Ho
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from zluda.errors import Error
 from zluda.records import dataclass
@@ -24,6 +25,7 @@ _SHT_LLVM_ADDRSIG = 0x6FFF4C03  # numbers of symbols, which change
 SHF_ALLOC = 2
 STB_LOCAL = 0
 SHN_ABS = 0xFFF1
+NONE: Mapping[str, bytes] = MappingProxyType({})
 _REWRITTEN = frozenset((SHT_NULL, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_GROUP, _SHT_LLVM_ADDRSIG))
 
 
@@ -79,16 +81,16 @@ def _text(table: bytes, at: int) -> str:
     return table[at : table.index(b"\0", at)].decode()
 
 
-def absolute_symbols(data: bytes) -> dict[str, int]:
-    """The absolute symbols of an object: LLVM tells in them what registers and stack a function takes."""
-    return {
-        name: value for _, name, _, _, section, value, _ in _Input(data).symbol_rows() if section == SHN_ABS
-    }
-
-
-def merge(first: bytes, others: Sequence[bytes]) -> bytes:
+def merge(
+    first: bytes,
+    others: Sequence[bytes],
+    changed: Mapping[str, bytes] = NONE,
+    *,
+    local: frozenset[str] = frozenset(),
+) -> bytes:
     """One relocatable object of several for one machine.
 
+    ``changed`` holds sections of the first by name; global symbols in ``local`` are local ones from now on.
     Raises Error for bytes that are none, and for a name that two of them define.
     """
     inputs = [_Input(first), *map(_Input, others)]
@@ -98,10 +100,13 @@ def merge(first: bytes, others: Sequence[bytes]) -> bytes:
             _, kind, flags, _, _, size, _, info, align, entry = row
             loaded = flags & SHF_ALLOC and kind != SHT_NOTE
             if kind not in _REWRITTEN and (loaded or number == 0):
-                data = source.contents(index)
-                result.append(_Section(source.name(index), kind, flags, data, size, align, entry, 0, info))
+                data, name = source.contents(index), source.name(index)
+                if number == 0 and name in changed:
+                    data = changed[name]
+                    size = len(data)
+                result.append(_Section(name, kind, flags, data, size, align, entry, 0, info))
                 source.sections[index] = len(result)
-    symbols, strings, first_global = _symbol_table(inputs)
+    symbols, strings, first_global = _symbol_table(inputs, local)
     symbol_table = len(result) + 1
     result.append(
         _Section(
@@ -113,7 +118,7 @@ def merge(first: bytes, others: Sequence[bytes]) -> bytes:
     return _written(inputs[0].header, result)
 
 
-def _symbol_table(inputs: Sequence[_Input]) -> tuple[bytes, bytes, int]:
+def _symbol_table(inputs: Sequence[_Input], hidden: frozenset[str]) -> tuple[bytes, bytes, int]:
     """(``.symtab``, ``.strtab``, the first global symbol's number)."""
     local: list[tuple[str, int, int, int, int, int]] = [("", 0, 0, 0, 0, 0)]
     found: dict[str, tuple[str, int, int, int, int, int]] = {}
@@ -131,7 +136,12 @@ def _symbol_table(inputs: Sequence[_Input]) -> tuple[bytes, bytes, int]:
             elif place and (place != SHN_ABS or source is inputs[0]):
                 source.symbols[number] = len(local)
                 local.append(row)
-    numbers = {name: len(local) + i for i, name in enumerate(found)}
+    numbers: dict[str, int] = {}
+    for name in [n for n in found if n in hidden]:
+        _, info, other, place, value, size = found.pop(name)
+        numbers[name] = len(local)
+        local.append((name, info & 15, other, place, value, size))
+    numbers |= {name: len(local) + i for i, name in enumerate(found)}
     for source, number, name in users:
         source.symbols[number] = numbers[name]
     strings, rows = bytearray(b"\0"), []

@@ -210,10 +210,6 @@ class Unit:
         """A function that can be called: compiled with the kernel, or apart."""
         return self.functions.get(name) or self.outside.get(name)
 
-    def linkage(self, name: str) -> str:
-        """What a definition of a reachable function begins with."""
-        return "" if name == self.exported else "internal "
-
     def include(self, name: str) -> None:
         """Have a function of the module, and what it reaches, compiled too."""
         if name in self.functions:

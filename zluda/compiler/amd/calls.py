@@ -51,7 +51,8 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     f.b.ret(constant("i1", 1) if unit.may_exit else None)
     kept = " noinline" if is_service(name) else ""  # large, and rarely called: a copy at each call is worse
     formal_text = ", ".join(p.typed for p in pointers)
-    header = f"{unit.linkage(name)}{_result(unit)} @{unit.ir_name(name)}({formal_text}){kept} #0"
+    linkage = "hidden " if name == unit.exported else "internal "
+    header = f"{linkage}{_result(unit)} @{unit.ir_name(name)}({formal_text}){kept} #0"
     unit.ir.define(unit.ir_name(name), header, f.b)
 
 
@@ -88,6 +89,8 @@ class CallOps(WarpOps):
         pointers = [self._place(f, v, p) for v, p in zip(results, function.returns, strict=True)]
         pointers += [self._place(f, v, p) for v, p in zip(arguments, function.parameters, strict=True)]
         exits = f.unit.may_exit and name not in f.unit.outside
+        if name in f.unit.outside:
+            f.b.module.declare(name, f"hidden void ({', '.join(p.type for p in pointers)}) #0")
         left = f.b.call(f.unit.ir_name(name), pointers, "i1" if exits else "void")
         if exits:
             on = f.b.fresh("on")

@@ -8,21 +8,29 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
+from zluda.compiler import library
 from zluda.compiler.amd import approximate, clusters, slow
 from zluda.compiler.amd.calls import define_function
-from zluda.compiler.amd.inputs import unread_inputs
+from zluda.compiler.amd.inputs import in_all, unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.ops import AmdOps
+from zluda.compiler.amd.resources import measured, measuring_kernel, with_functions
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
-from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS
+from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS, build_unit
+from zluda.compiler.cache.key import target_key
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
+from zluda.compiler.library import LibraryFunction
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.native import LEAVE, NativeControl
+from zluda.compiler.services import NO_KERNEL, texture_library
 from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
 
@@ -45,13 +53,23 @@ def compile_unit(
     an unknown target.
     """
     chosen = target_id(target_name).target
-    text = kernel_ir(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
+    ops = _ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
+    options = Options(target_name, ops.wave_size, level=level(unit))
+    functions = library.reached(
+        unit.outside, lambda name: _library_function(name, unit, ops, options, code_object_version)
+    )
+    library.add_symbols(unit, functions)
+    code = emit(_kernel_text(unit, ops, code_object_version, [f.unread for f in functions]), options)
+    if functions:
+        name, bounded = unit.kernel.name, not unit.recursive_functions()
+        sizes = (chosen, ops.wave_size)
+        code = with_functions(code, name, unit.outside, functions, *sizes, bounded=bounded)
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
         name=unit.kernel.name,
         block=ANY_BLOCK,
         entry=unit.kernel.name,
-        code=emit(text, Options(target_name, wave_size or chosen.wave_size, level=level(unit))),
+        code=code,
         symbols=tuple(unit.symbols),
         parameters=slots,
         parameter_bytes=size,
@@ -77,17 +95,25 @@ def kernel_ir(
     end_refused: bool = False,
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
+    ops = _ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
+    return _kernel_text(unit, ops, code_object_version)
+
+
+def _ops(
+    unit: Unit, chosen: Target, wave_size: int, code_object_version: int, *, end_refused: bool
+) -> AmdOps:
+    """The target's operations, as they are for this kernel."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
     unit.one_warp = _one_warp(unit, ops.wave_size)
     ops.one_warp = bool(unit.one_warp)
     ops.end_refused = end_refused
     ops.hidden_arguments = code_object_version >= CODE_OBJECT_VERSION
-    choose_numerics(unit, _NUMERICS)
-    choose_solo(unit)
-    unit.ir.any_nan = unit.numerics == "native"
-    unit.ir.compact = is_large(unit)
-    for name in unit.functions:
-        define_function(unit, name, ops)
+    return ops
+
+
+def _kernel_text(unit: Unit, ops: AmdOps, code_object_version: int, unread: Sequence[str] = ()) -> str:
+    """``unread``: the inputs that each function of another object does not read."""
+    _define_functions(unit, ops)
     _define_kernel(unit, ops)
     attributes = {
         "amdgpu-flat-work-group-size": f"1,{_max_work_items(unit)}",
@@ -95,13 +121,50 @@ def kernel_ir(
     }
     spelled = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
     body = unit.ir.text()
-    unread = unread_inputs(body)
+    return _module_text(body, in_all([unread_inputs(body), *unread]), code_object_version, spelled)
+
+
+def _define_functions(unit: Unit, ops: AmdOps) -> None:
+    choose_numerics(unit, _NUMERICS)
+    choose_solo(unit)
+    unit.ir.any_nan = unit.numerics == "native"
+    unit.ir.compact = is_large(unit)
+    for name in unit.functions:
+        define_function(unit, name, ops)
+
+
+def _library_function(
+    name: str, caller: Unit, ops: AmdOps, options: Options, code_object_version: int
+) -> LibraryFunction:
+    """A texture function for kernels that are compiled as the caller is."""
+    told = (options.target, options.wave_size, code_object_version, ops.one_warp, ops.end_refused)
+
+    def make() -> LibraryFunction:
+        unit = build_unit(texture_library(), NO_KERNEL, caller.contract)
+        unit.numerics = caller.numerics
+        _define_functions(library.export(unit, name), ops)
+        library.check(unit)
+        body = unit.ir.text()
+        unread = unread_inputs(body)
+        function = unit.functions[name]
+        body += measuring_kernel(name, len(function.returns) + len(function.parameters))
+        text = _module_text(body, unread, code_object_version)
+        code, taken = measured(emit(text, Options(*told[:2])))
+        lists = tuple(unit.symbols), tuple(unit.outside)
+        return LibraryFunction(name, code, *lists, unread, dataclasses.astuple(taken))
+
+    key = target_key("library", [name, caller.numerics, caller.contract, repr(told)])
+    return library.library_function(key, name, make, label=options.target)
+
+
+def _module_text(body: str, unread: str, code_object_version: int, attributes: str = "") -> str:
+    """A module's IR; ``attributes`` are the kernel's beside those of all functions."""
     return "\n".join(
         [
             'target triple = "amdgcn-amd-amdhsa"',
             body,
             f"attributes #0 = {{ convergent nounwind {unread} }}",
-            f"attributes #1 = {{ convergent nounwind {unread} {spelled} }}",
+            f"attributes #1 = {{ convergent nounwind {unread} {attributes} }}",
             "!0 = !{}",
             f'!1 = !{{i32 1, !"amdhsa_code_object_version", i32 {code_object_version * 100}}}',
             "!llvm.module.flags = !{!1}",

@@ -7,6 +7,8 @@ LLVM finds this out itself in its full pipeline; the short one of ``llvm.py`` is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _NEVER = ("dispatch-id", "queue-ptr", "lds-kernel-id", "cluster-id-x", "cluster-id-y", "cluster-id-z")
 # HIP 5 loads code objects of version 4 and refuses a kernel that lists one that it does not know.
 _HIDDEN = ("hostcall-ptr", "default-queue", "completion-action", "multigrid-sync-arg", "heap-ptr")
@@ -18,6 +20,12 @@ _READ_BY = {
     "flat-scratch-init": "addrspace(5)",
 }
 """Input → what reads it: an intrinsic, or a pointer to scratch memory."""
+
+
+def in_all(attributes: Sequence[str]) -> str:
+    """The attributes that every one of several lists has."""
+    first, *others = (each.split() for each in attributes)
+    return " ".join(one for one in first if all(one in other for other in others))
 
 
 def unread_inputs(text: str) -> str:

@@ -32,7 +32,7 @@ _PASSES = (
 _QUICK_PASSES = ("always_inliner", "sroa", "simplify_cfg")
 """At level 0, for large units (:mod:`zluda.compiler.large`)."""
 
-_OWN_CALL = re.compile(r"^define internal (?!.*\balwaysinline\b)", re.MULTILINE)
+_OWN_CALL = re.compile(r"^define internal (?!.*\b(?:always|no)inline\b)", re.MULTILINE)
 """Functions that the inliner should weigh: it is in O3 alone."""
 
 
@@ -71,10 +71,13 @@ def _machine(name: str, wave_size: int, level: int) -> Any:
 
 @functools.cache
 def _set_options() -> None:
-    """LDS is laid out by this compiler (``compile.py``): LLVM must not move arrays there."""
+    """LDS is laid out by this compiler (``compile.py``): LLVM must not move arrays there. What functions of
+    other objects take is added where it is known (``resources.py``).
+    """
     import llvmlite.binding as llvm
 
     llvm.set_option("zluda", "-disable-promote-alloca-to-lds")
+    llvm.set_option("zluda", "-amdgpu-assume-external-call-stack-size=0")
 
 
 def emit(text: str, options: Options) -> bytes:

@@ -35,9 +35,16 @@ CLUSTER_BARRIER = "zluda.cluster"
 """The shared variable that holds the barrier of a cluster of one block, and room to clear it by a warp."""
 
 
-def build_unit(module: Module, name: str, contract: str = "auto", together: Together = APART) -> Unit:
-    """The kernel with all it reaches."""
-    unit = kernel_unit(module, name, ANY_BLOCK, contract, together)
+def build_unit(
+    module: Module,
+    name: str,
+    contract: str = "auto",
+    together: Together = APART,
+    *,
+    outside: frozenset[str] = frozenset(),
+) -> Unit:
+    """The kernel with all it reaches, but for functions called in ``outside``."""
+    unit = kernel_unit(module, name, ANY_BLOCK, contract, together, outside=outside)
     unit.slow_mode = config.load().wave64_slow_mode
     if any(i.opcode == "atom" and i.type.bits == 128 for i in _instructions(unit)):
         unit.include(EXCHANGE_128)

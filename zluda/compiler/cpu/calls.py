@@ -41,7 +41,8 @@ def define_function(unit: Unit, name: str, ops: CpuOps) -> None:
         body = Builder(unit.ir)
         index = unit.refusal_index(Refusal(error.what, error.where))
         stop(body, Value("i32", 1, "%active"), "unsupported", index)
-    header = f"{unit.linkage(name)}i32 @{unit.ir_name(name)}({formal}) noinline #0"
+    linkage = "" if name == unit.exported else "internal "
+    header = f"{linkage}i32 @{unit.ir_name(name)}({formal}) noinline #0"
     unit.ir.define(unit.ir_name(name), header, body)
 
 
