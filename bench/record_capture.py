@@ -41,7 +41,18 @@ def measure(program: list[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as directory:
         for capture in CAPTURES:
             trace = Path(directory) / f"{capture}.bin"
-            line = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), "--capture", capture, "--"]
+            line = [
+                sys.executable,
+                "-m",
+                "zluda",
+                "trace",
+                "--no-verify",
+                "-o",
+                str(trace),
+                "--capture",
+                capture,
+                "--",
+            ]
             recorded = step_ms([*line, *program])
             with open_trace(trace) as opened:
                 looked, moved = opened.meta["bytes_looked_at"], opened.meta["bytes_moved"]

@@ -53,6 +53,7 @@ def recorded(program: str, count: int, timing: str) -> dict[str, Any]:
             "zluda",
             "trace",
             "--quiet",
+            "--no-verify",
             "--capture",
             "calls",
             "--timing",

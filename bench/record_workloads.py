@@ -64,7 +64,18 @@ def measure(workload: Workload, nbody: Path | None) -> dict[str, Any]:
     plain, printed = step_ms([*program, *arguments])
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
-        line = [sys.executable, "-m", "zluda", "trace", "--quiet", "-o", str(trace), *workload.options, "--"]
+        line = [
+            sys.executable,
+            "-m",
+            "zluda",
+            "trace",
+            "--quiet",
+            "--no-verify",
+            "-o",
+            str(trace),
+            *workload.options,
+            "--",
+        ]
         recorded, told = step_ms([*line, *program, *arguments])
         if told != printed:
             raise SystemExit(f"{workload.name}: recorded, it printed {told!r}, else {printed!r}")
