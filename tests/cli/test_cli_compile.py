@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from kernels import ADD, HEADER, LAYOUT, parameters
+from trace_builder import TraceBuilder
 
-from zluda.compiler.precompile.sources import COMPUTE_CAPABILITY
+from zluda.compiler.precompile.run import _tasks
+from zluda.compiler.precompile.sources import COMPUTE_CAPABILITY, Shape, sources
+from zluda.compiler.target import APART, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
+from zluda.ptx import parse_module
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 GOOD = """
@@ -170,6 +176,74 @@ def test_precompile_of_a_trace_serves_its_replay(zluda: Machine) -> None:
     zluda("replay", trace, "--device", "cpu")
     names = [file.suffix for file in (zluda.place / "cache/kernels").iterdir()]
     assert ".code" in names and ".confined" not in names  # the runner had nothing to compile
+
+
+CLUSTERED = """
+.visible .entry {name}(.param .u64 p) .reqntid 64 {directive}
+{{
+    .reg .b32 %r;
+    .reg .b64 %p;
+    ld.param.u64 %p, [p];
+    mov.u32 %r, %cluster_nctarank;
+    st.global.u32 [%p], %r;
+    ret;
+}}
+"""
+
+
+def test_precompile_serves_launches_in_clusters(zluda: Machine) -> None:
+    text = HEAD + CLUSTERED.format(name="pairs", directive=".reqnctapercluster 2, 1, 1")
+    path = zluda.write("a.ptx", text + CLUSTERED.format(name="alone", directive=""))
+    done = json.loads(zluda("precompile", path, "-t", "cpu", "-t", "gfx1030", "--json").stdout)
+    found = [(k["kernel"], k["target"], k["cluster"]) for k in done["kernels"]]
+    assert found == [(name, target, shape) for name, shape in (("alone", None), ("pairs", [2, 1, 1]))
+                     for target in ("cpu", "gfx1030")]  # fmt: skip
+    script = (
+        "import numpy, zluda, zluda.compiler\n"
+        "zluda.compiler._cpu = zluda.compiler._amd = None  # all is there\n"
+        "for name in ('cpu', 'gfx1030'):\n"
+        "    with zluda.open_device(name, numerics='nvidia' if name == 'cpu' else 'native') as device:\n"
+        "        x = device.array(numpy.zeros(1, numpy.uint32))\n"
+        "        module = device.load_module(open('a.ptx').read())\n"
+        "        module.kernel('pairs').launch(grid=2, block=64, args=[x])\n"
+        "        print(x.numpy()[0])\n"
+    )
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(
+        command, capture_output=True, text=True, env=zluda.environment, cwd=zluda.place, check=False
+    )
+    assert run.stdout.split() == ["2", "2"], run.stderr
+
+
+def test_a_traces_launches_say_how_their_blocks_run_together(tmp_path: Path) -> None:
+    def attribute(number: int, *words: int) -> bytes:
+        return struct.pack("<I4x64s", number, struct.pack(f"<{len(words)}I", *words))
+
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        kernel = record.function(record.module(HEADER + ADD), "add", LAYOUT)
+        x = record.allocate(64)
+        packed = parameters(x, x, 4)
+        record.launch(kernel, packed)
+        record.launch(
+            kernel, packed, grid=(4, 1, 1), entry="cuLaunchKernelEx", attributes=attribute(4, 4, 1, 1)
+        )
+        record.launch(kernel, packed, entry="cuLaunchKernelEx", attributes=attribute(1, 9) + attribute(2, 1))
+        record.launch(kernel, packed, block=(64, 1, 1), entry="cuLaunchCooperativeKernel")
+    (source,) = sources(path)
+    assert source.launched is not None
+    block, together, pairs = (32, 1, 1), Together(None, True), Together((4, 1, 1))
+    shapes = (Shape(block), Shape(block, pairs), Shape(block, together), Shape((64, 1, 1), together))
+    assert source.launched["add"] == shapes
+    module = parse_module(source.text)
+    told = [(t.target, t.shape) for t in _tasks(0, module, source, {"cpu": "", "gfx1030": ""}, (), False)]
+    assert [shape for target, shape in told if target == "cpu"] == [
+        Shape(block),
+        shapes[1],
+        Shape((64, 1, 1)),
+    ]
+    assert [shape.together for target, shape in told if target != "cpu"] == [APART, pairs, together]
 
 
 def test_precompile_without_anything_to_read(zluda: Machine) -> None:

@@ -49,4 +49,5 @@ def _problems(result: ModuleResult) -> Iterator[str]:
 
 def _where(kernel: KernelResult) -> str:
     block = f" {kernel.block}" if kernel.block else ""
-    return f" on {kernel.target}{block}"
+    cluster = f" in clusters {kernel.cluster}" if kernel.cluster else ""
+    return f" on {kernel.target}{block}{cluster}"

@@ -12,8 +12,8 @@ from typing import Any
 
 from zluda.compiler import apart, cache, compile_kernel
 from zluda.compiler.cache.store import Store
-from zluda.compiler.precompile.sources import Source
-from zluda.compiler.target import Dim3
+from zluda.compiler.precompile.sources import Shape, Source
+from zluda.compiler.target import Dim3, Together
 from zluda.errors import Error
 from zluda.ptx import Module, parse_module
 from zluda.records import dataclass
@@ -26,12 +26,12 @@ DEFAULT_BLOCK: Dim3 = (256, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kernel for one target; ``block`` matters to the CPU alone. ``module`` counts the sources."""
+    """One kernel for one target; the shape's block matters to the CPU alone. ``module`` counts sources."""
 
     module: int
     kernel: str
     target: str
-    block: Dim3
+    shape: Shape
     numerics: str
 
 
@@ -45,6 +45,7 @@ class KernelResult:
     status: str
     seconds: float = 0.0
     reason: str = ""
+    cluster: Dim3 | None = None
 
     @property
     def failed(self) -> bool:
@@ -74,6 +75,7 @@ class ModuleResult:
                 "kernel": k.kernel,
                 "target": k.target,
                 "block": k.block,
+                "cluster": k.cluster,
                 "status": k.status,
                 "seconds": round(k.seconds, 4),
                 "reason": k.reason,
@@ -142,7 +144,7 @@ def precompile(
         if progress is not None:
             progress(done, len(tasks))
     for result in results:
-        result.kernels.sort(key=lambda k: (k.kernel, k.target, k.block or ()))
+        result.kernels.sort(key=lambda k: (k.kernel, k.target, k.block or (), k.cluster or ()))
     return results
 
 
@@ -156,9 +158,10 @@ def _compile(module: Module, task: Task) -> None:
         module,
         task.kernel,
         task.target,
-        block=task.block,
+        block=task.shape.block,
         wave_size=wave_size,
         numerics=task.numerics,
+        together=task.shape.together,
     )
 
 
@@ -195,32 +198,52 @@ def _tasks(
     blocks: Sequence[Dim3],
     every_kernel: bool,
 ) -> Iterator[Task]:
-    launched = source.launched
+    launched, given = source.launched, [Shape(block) for block in blocks]
     for kernel in module.kernel_names:
         if launched is not None and kernel not in launched and not every_kernel:
             continue
-        shapes = _shapes(module, kernel, (launched or {}).get(kernel, blocks))
+        shapes = _shapes(module, kernel, (launched or {}).get(kernel, given))
         for target, numerics in targets.items():
-            for shape in shapes if target == "cpu" else shapes[:1]:
+            for shape in _of_target(target, shapes):
                 yield Task(number, kernel, target, shape, numerics)
 
 
-def _shapes(module: Module, kernel: str, otherwise: Sequence[Dim3]) -> Sequence[Dim3]:
-    """``.reqntid``'s shape where the kernel has one."""
+def _of_target(target: str, shapes: Sequence[Shape]) -> list[Shape]:
+    """As its devices tell them apart: the CPU not whether a grid is cooperative, AMD GPUs not by blocks."""
+    if target == "cpu":
+        told = [Shape(block, Together(together.cluster)) for block, together in shapes]
+    else:
+        told = [Shape(shapes[0].block, together) for _, together in shapes]
+    return list(dict.fromkeys(told))
+
+
+def _shapes(module: Module, kernel: str, otherwise: Sequence[Shape]) -> Sequence[Shape]:
+    """With what the kernel's ``.reqntid`` and ``.reqnctapercluster`` say."""
     try:
-        required = module.function(kernel).directives.get("reqntid", ())
+        directives = module.function(kernel).directives
     except Error:
         return otherwise[:1]  # compiling it says what is wrong with it
-    if not required:
-        return otherwise
-    x, y, z = (*required, 1, 1)[:3]
-    return [(x, y, z)]
+    block, cluster = (_whole(directives.get(name, ())) for name in ("reqntid", "reqnctapercluster"))
+    shapes = [
+        Shape(block or shape.block, Together(shape.together.cluster or cluster, shape.together.cooperative))
+        for shape in otherwise
+    ]
+    return list(dict.fromkeys(shapes))
+
+
+def _whole(shape: Sequence[int]) -> Dim3 | None:
+    """All three dimensions of a directive's shape; None for none."""
+    if not shape:
+        return None
+    x, y, z = (*shape, 1, 1)[:3]
+    return (x, y, z)
 
 
 def _result(task: Task, outcome: apart.Outcome) -> KernelResult:
-    block = task.block if task.target == "cpu" else None
+    block, cluster = task.shape.block if task.target == "cpu" else None, task.shape.together.cluster
+    told = (task.kernel, task.target, block)
     if outcome.failure is not None:
         failure = outcome.failure
-        return KernelResult(task.kernel, task.target, block, failure.kind, reason=failure.reason)
+        return KernelResult(*told, failure.kind, reason=failure.reason, cluster=cluster)
     hit, seconds = json.loads(outcome.value)
-    return KernelResult(task.kernel, task.target, block, "cached" if hit else "compiled", seconds)
+    return KernelResult(*told, "cached" if hit else "compiled", seconds, cluster=cluster)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
+from zluda.compiler.target import APART, Dim3, Together
 from zluda.errors import Error, PtxError
 from zluda.ptx.containers import (
     Container,
@@ -18,26 +21,34 @@ from zluda.ptx.containers import (
 from zluda.ptx.parse import decode
 from zluda.ptx.source import blank_comments
 from zluda.records import dataclass
-from zluda.tracefile import Trace, open_trace
+from zluda.tracefile import Launch, Trace, open_trace
 
 COMPUTE_CAPABILITY = 90
 """What the translating devices say they are (``device/cpu/attributes.py``): it decides between images."""
 
 _SQLITE = b"SQLite format 3\0"
 _HEAD = 1 << 16  # bytes that tell what a file is: PTX may begin with a long comment
-_DIM3 = tuple[int, int, int]
+_ATTRIBUTE = struct.Struct("<I4x3I52x")  # CUlaunchAttribute (cuda.h): id, the beginning of its value
+_CLUSTER_DIMENSION, _COOPERATIVE = 4, 2  # CUlaunchAttributeID
+
+
+class Shape(NamedTuple):
+    """What code is compiled for: a block's shape, and how blocks are launched where that is known."""
+
+    block: Dim3
+    together: Together = APART
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A module: its ``name`` for people, its text, and the block shapes each launched kernel was given.
+    """A module: its ``name`` for people, its text, and the shapes in which each kernel was launched.
 
     ``launched`` None: not known. ``problem`` says why there is no text.
     """
 
     name: str
     text: str = ""
-    launched: Mapping[str, tuple[_DIM3, ...]] | None = field(default=None)
+    launched: Mapping[str, tuple[Shape, ...]] | None = field(default=None)
     problem: str = ""
 
 
@@ -108,14 +119,27 @@ def _modules(data: bytes) -> Iterator[PtxImage]:
 
 
 def _trace(trace: Trace, path: Path) -> Iterator[Source]:
-    launched: dict[int | None, dict[str, dict[_DIM3, None]]] = {}
+    launched: dict[int | None, dict[str, dict[Shape, None]]] = {}
     for launch in trace.iter_launches():
-        launched.setdefault(launch.module, {}).setdefault(launch.kernel, {})[launch.block] = None
+        shape = Shape(launch.block, _together(trace, launch))
+        launched.setdefault(launch.module, {}).setdefault(launch.kernel, {})[shape] = None
     for module in trace.module_list:
-        kernels = {name: tuple(blocks) for name, blocks in launched.get(module.id, {}).items()}
+        kernels = {name: tuple(shapes) for name, shapes in launched.get(module.id, {}).items()}
         text = trace.ptx(module)
         name = f"{path}#{module.id}"
         if text is not None:
             yield Source(name, text.decode(errors="replace"), kernels)
         elif kernels:
             yield Source(name, launched=kernels, problem="machine code only: there is no PTX")
+
+
+def _together(trace: Trace, launch: Launch) -> Together:
+    """What a launch says of blocks that run together: by attribute, or by the name of its entry."""
+    cluster, cooperative = None, "Cooperative" in trace.call(launch.call).function
+    for at in range(0, len(launch.attributes) - _ATTRIBUTE.size + 1, _ATTRIBUTE.size):
+        attribute, x, y, z = _ATTRIBUTE.unpack_from(launch.attributes, at)
+        if attribute == _CLUSTER_DIMENSION and (x, y, z) != (0, 0, 0):
+            cluster = (x, y, z)
+        elif attribute == _COOPERATIVE:
+            cooperative = x != 0
+    return Together(cluster, cooperative)
