@@ -5,7 +5,7 @@ Gradients are given in texels of the first level (:func:`_gradients`), so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -394,3 +394,62 @@ def _parity(t: Texture, level: int) -> Array:
     turns = (np.arange(n) % 2 * 255).astype(np.uint8)
     face = np.stack([np.broadcast_to(turns, (n, n)), np.broadcast_to(turns[:, None], (n, n))], axis=2)
     return np.broadcast_to(face, (6, n, n, 2))
+
+
+def directions() -> Iterator[Case]:
+    """Which way a footprint's probes lie, and how wide textures scale gradients."""
+    state = np.random.RandomState(105)
+    like = state.normal(0, 1, (4, 3000)) * 2.0 ** state.uniform(0, 8, 3000)
+    for size in ((1025, 2047, 0), (3000, 1500, 0), (16383, 9, 0), (6001, 5, 0)):
+        t = replace(LEVELS, size=size, levels=int(np.log2(max(size))) + 1)
+        grads = [(g / s).astype(np.float32) for g, s in zip(like, (size[0], size[1]) * 2, strict=True)]
+        yield Case(f"footprint.wide.{size[0]}", t, GRAD_2D, words(HALF, HALF, *grads), 1)
+        one = words(HALF, HALF, grads[0], [0.0], [0.0], [0.0])
+        yield Case(f"footprint.wide.{size[0]}.one", t, GRAD_2D, one, 1)
+    line = replace(LEVELS, size=(40001, 0, 0), levels=16)
+    yield Case(
+        "footprint.wide.1d", line, GRAD_1D, words(HALF, (like[0] / 40001).astype(np.float32), [0.0]), 1
+    )
+    n = 2000
+    at = ((state.randint(0, 256 * 32, (2, n)) + 0.5) / 256 / 256 + 0.25).astype(np.float32)
+    zero = np.zeros(n)
+    angle = state.uniform(-np.pi, np.pi, n)
+    ways = {
+        "single": (15.9 * np.cos(angle), 15.9 * np.sin(angle), zero, zero),
+        "second": (zero, zero, 12.0 * np.cos(angle), 12.0 * np.sin(angle)),
+        "shorter": (5.0 * np.cos(angle), 5.0 * np.sin(angle), zero, zero),
+        "twice": (7.9 * np.cos(angle), 7.9 * np.sin(angle), 7.9 * np.cos(angle), 7.9 * np.sin(angle)),
+        "bare": (14.0 * np.cos(angle), 14.0 * np.sin(angle), -np.sin(angle), np.cos(angle)),
+        "small": (15.0 * np.cos(angle), 15.0 * np.sin(angle), zero + 1.5, zero + 1.5),
+    }
+    for name, grads4 in ways.items():
+        columns = words(*at, *(np.stack(grads4) / 256).astype(np.float32))
+        yield from _windows(f"way.{name}", columns, (0, 1))
+    size = {"levels": 4, "flags": NORMALIZED | NO_TRILINEAR, "mip_filter": LINEAR}
+    long = 2.0 ** state.uniform(1, 4, n)
+    columns = words(
+        *at, *(np.stack([long, zero, zero, 2.0 ** state.uniform(0, 1.5, n)]) / 256).astype(np.float32)
+    )
+    yield from _windows("blend", columns, (0,), **size)
+    for level in (0, 1):
+        yield from _windows(f"only.{level}", columns, (0,), **size, data=_window_of(level))
+    solid = replace(LEVELS, size=(64, 64, 64), levels=6, data=random_bits(90))
+    part = (state.normal(0, 1, (6, 2000)) * 2.0 ** state.uniform(-6, -1, 2000)).astype(np.float32)
+    places = state.uniform(0, 1, (3, 2000)).astype(np.float32)
+    yield Case("footprint.held.3d", solid, GRAD_3D, words(*places, *part), 1)
+    cube = replace(LEVELS, size=(200, 200, 0), slices=6, cube=True, levels=8, data=random_bits(91))
+    yield Case("footprint.held.cube", cube, GRAD_CUBE, words(*(2 * places - 1), *part), 1)
+
+
+def _window_of(level: int) -> Callable[[Texture, int], Array]:
+    """Zeros on all levels but one, which has its column's number, squared (a window cannot tell levels)."""
+
+    def data(t: Texture, at: int) -> Array:
+        values = np.zeros(t.shape(at))
+        if at == level:
+            x = ramp(replace(t, channels=1), at)[..., 0]
+            for channel in range(4):
+                values[..., channel] = x % 4 == channel
+        return values
+
+    return data
