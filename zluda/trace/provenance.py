@@ -14,7 +14,6 @@ Frameworks that compile at run time leave the PTX beside the machine code:
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from pathlib import Path
 from zluda.errors import Error
 from zluda.ptx import elf
 from zluda.records import dataclass
+from zluda.trace.cubin_index import CubinIndex
 from zluda.tracefile import Fidelity
 
 FORCE_JIT = ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT")
@@ -58,11 +58,10 @@ class PtxSources:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
-        self._caches = _cache_directories(environment)
+        self._caches = CubinIndex(_cache_directories(environment))
         dump = _DUMP.search(environment.get("XLA_FLAGS", ""))
         self._dump = Path(dump[1]) if dump else None
         self.forced_jit = forces_jit(environment)
-        self._cubins: dict[Path, bytes] = {}  # file → digest
         self._entries: dict[Path, frozenset[bytes]] = {}
 
     def find(self, cubin: bytes) -> Found | None:
@@ -70,20 +69,13 @@ class PtxSources:
         return self._in_caches(cubin) or self._in_dump(cubin)
 
     def _in_caches(self, cubin: bytes) -> Found | None:
-        wanted = hashlib.sha256(cubin).digest()
-        for directory in self._caches:
-            for path in directory.rglob("*.cubin"):
-                try:
-                    if path.stat().st_size != len(cubin):
-                        continue
-                    if path not in self._cubins:
-                        self._cubins[path] = hashlib.sha256(path.read_bytes()).digest()
-                    if self._cubins[path] == wanted:
-                        text = path.with_suffix(".ptx").read_bytes()
-                        origin = f"beside the same machine code in {path.parent}"
-                        return Found(text, _architecture(text), origin, Fidelity.SAME_PTX)
-                except OSError:
-                    continue  # evicted while it was looked at, or kept without its PTX
+        for path in self._caches.find(cubin):
+            try:
+                text = path.with_suffix(".ptx").read_bytes()
+            except OSError:
+                continue  # evicted while it was looked at, or kept without its PTX
+            origin = f"beside the same machine code in {path.parent}"
+            return Found(text, _architecture(text), origin, Fidelity.SAME_PTX)
         return None
 
     def _in_dump(self, cubin: bytes) -> Found | None:
