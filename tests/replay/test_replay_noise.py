@@ -41,6 +41,8 @@ TEXT = """
 """
 SUM = TEXT.replace("NAME", "total").replace("BODY", "red.global.add.f32 [%rd1], %f1;").replace("TYPE", "f32")
 PLAIN = TEXT.replace("NAME", "plain").replace("BODY", "st.global.f32 [%rd1], %f1;").replace("TYPE", "f32")
+TIMED = TEXT.replace("NAME", "timed").replace("TYPE", "f32")
+TIMED = TIMED.replace("BODY", "mov.u32 %r1, %clock; st.global.f32 [%rd1], %f1;")
 LIST = (
     TEXT.replace("NAME", "append")
     .replace("BODY", "atom.global.add.u32 %r1, [%rd2], 1; st.global.u32 [%rd1], %r1;")
@@ -88,9 +90,11 @@ class Program:
     def _use(self, contents: tuple[bytes, ...]) -> None:
         self._sessions({self.name: leaves(*contents), "add": add_kernel})
 
-    def prove(self, *runs: bytes, **options: object) -> Proof:
+    def prove(self, *runs: bytes, again: int = 0, **options: object) -> Proof:
+        """Each run leaves one of these; with ``again``, several of them."""
         self._use(runs)
-        return prove(self.path, "cpu", runs=len(runs), **options)  # type: ignore[arg-type]
+        runs_of_trace = len(runs) // (1 + again)
+        return prove(self.path, "cpu", runs=runs_of_trace, again=again, **options)  # type: ignore[arg-type]
 
     def replay(self, *contents: bytes) -> ReplayResult:
         self._use(contents)
@@ -151,12 +155,21 @@ def test_runs_add_up_where_they_are_asked_to(program: Make) -> None:
         assert trace.noise == []
 
 
-def test_a_quarter_that_varies_stands_for_all_that_changed(program: Make) -> None:
+def test_a_launch_that_varies_is_run_again_from_its_inputs(program: Make) -> None:
     sums = program(SUM, "total")
-    sums.prove(moved(*((i, 2) for i in range(0, COUNT, 4))))
-    assert verdicts(sums.replay(moved((5, 8), (6, 1))))[0] == "noise"
-    sums.prove(moved(*((i, 2) for i in range(0, COUNT, 5))))
-    assert verdicts(sums.replay(moved((6, 1))))[0] == "differs"
+    left = [moved((i, i % 3 + 1)) for i in range(6)]
+    proof = sums.prove(*left, again=2)
+    assert (proof.runs, sentence(proof)) == (2, "proved: 1 of 2 launches identical twice, 1 noise (total)")
+    with open_trace(sums.path) as trace:
+        (noise,) = trace.noise
+        assert int.from_bytes(trace.noise_mask(noise), "little") == 0b111111
+        assert noise.max_ulp == 3.0
+
+
+def test_one_that_does_not_vary_is_run_once(program: Make) -> None:
+    """There is nothing that a second launch could leave."""
+    assert program(SUM, "total").prove(RECORDED, RECORDED, RECORDED, again=2).launches == {"identical": 2}
+    assert program(PLAIN, "plain").prove(moved((1, 1)), moved((1, 1)), again=1).fails
 
 
 def test_a_plain_kernel_that_varies_is_no_noise(program: Make) -> None:
@@ -201,11 +214,43 @@ def test_what_follows_noise_is_judged_on_the_recorded_memory(program: Make) -> N
 def test_noise_is_inside_the_mask_and_four_times_the_distance(
     program: Make, left: bytes, verdict: Verdict, reason: str
 ) -> None:
-    sums = program(SUM, "total")
-    sums.prove(moved((3, 1)))
-    found = sums.replay(left).results[0]
+    timed = program(TIMED, "timed")
+    timed.prove(moved((3, 1)))
+    found = timed.replay(left).results[0]
     assert found.verdict is verdict
     assert reason in found.reason
+
+
+def test_a_quarter_that_varies_stands_for_all_that_changed(program: Make) -> None:
+    timed = program(TIMED, "timed")
+    timed.prove(moved(*((i, 2) for i in range(0, COUNT, 4))))
+    assert verdicts(timed.replay(moved((5, 8), (6, 1))))[0] == "noise"
+    timed.prove(moved(*((i, 2) for i in range(0, COUNT, 5))))
+    assert verdicts(timed.replay(moved((6, 1))))[0] == "differs"
+
+
+def test_of_a_float_sum_all_that_changed_may_vary(program: Make) -> None:
+    sums = program(SUM, "total")
+    sums.prove(moved((3, 1)))
+    assert verdicts(sums.replay(moved((9, 4), (11, 1))))[0] == "noise"
+    assert verdicts(sums.replay(moved((9, 5))))[0] == "differs"
+
+
+def test_launches_of_a_kernel_share_how_far_it_varies(tmp_path: Path, sessions: Sessions) -> None:
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        module = record.module(MODULE + SUM + TIMED)
+        x, y = record.allocate(SIZE), record.allocate(SIZE)
+        record.copy_in(y, ramp(COUNT))
+        for name in ("total", "total", "timed"):
+            record.copy_in(x, bytes(SIZE))
+            record.launch(record.function(module, name, LAYOUT), parameters(x, y, COUNT), {x: RECORDED})
+    sessions({"total": leaves(moved((3, 1)), RECORDED), "timed": leaves(RECORDED)})
+    assert prove(path, "cpu", runs=1, again=0).launches == {"identical": 2, "noise": 1}
+    sessions({"total": leaves(RECORDED, moved((8, 2))), "timed": leaves(moved((8, 2)))})
+    found = zluda.replay(path, device="cpu")  # type: ignore[operator]
+    assert verdicts(found) == ["identical", "noise", "differs"]
 
 
 def test_nan_is_noise_only_where_nvidia_gave_one(program: Make) -> None:
@@ -215,6 +260,13 @@ def test_nan_is_noise_only_where_nvidia_gave_one(program: Make) -> None:
     assert verdicts(sums.replay(nan))[0] == "differs"
     sums.prove(nan)
     assert verdicts(sums.replay(nan))[0] == "noise"
+
+
+def test_integers_have_no_near_and_far(program: Make) -> None:
+    ticks = program(TIMED.replace("timed", "ticks").replace("f32", "u32").replace("%f1", "%r2"), "ticks")
+    ticks.prove(moved((3, 1)))
+    assert verdicts(ticks.replay(moved((3, 1 << 20))))[0] == "noise"
+    assert verdicts(ticks.replay(moved((4, 1))))[0] == "differs"
 
 
 # --- lists that come in another order ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zluda
+from zluda.errors import TraceError
 from zluda.tracefile import Direction, ModuleKind, Parameter, Trace, TraceWriter, open_trace
 from zluda.tracefile.schema import APPLICATION_ID, USER_VERSION, check_sqlite
 
@@ -90,6 +92,35 @@ def test_another_programs_database(path: Path) -> None:
 def test_a_newer_version(path: Path) -> None:
     edit(path, f"PRAGMA user_version = {USER_VERSION + 1}")
     assert f"trace format {USER_VERSION + 1}, newer than this zluda reads" in refused(path)
+
+
+def test_a_version_that_never_was(path: Path) -> None:
+    edit(path, "PRAGMA user_version = 0")
+    assert "trace format 0, which there is not" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            '["folded pages", "a new kind"]',
+            "requires a new kind, folded pages, which this zluda does not know",
+        ),
+        ('["x"]', "(written by zluda 9.1); update zluda"),
+        ("3", "what it requires cannot be read"),
+        ("[", "what it requires cannot be read"),
+    ],
+)
+def test_what_a_trace_requires_and_is_not_known_is_named(path: Path, value: str, message: str) -> None:
+    edit(path, f"INSERT INTO meta VALUES ('requires', '{value}'), ('zluda', '\"9.1\"')")
+    assert message in refused(path)
+    with pytest.raises(TraceError, match=re.escape(message)):
+        TraceWriter.reopen(path)
+
+
+def test_a_trace_that_requires_nothing_is_read(path: Path) -> None:
+    edit(path, "INSERT INTO meta VALUES ('requires', '[]')")
+    assert read_all(path) > 0
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.99])

@@ -3,8 +3,9 @@
 A launch whose results depend on the order of threads leaves other bits each time: a float sum rounds
 otherwise, an appended list comes in another order. Runs on the recording GPU say which elements vary and how
 far, or that an allocation holds the same rows in any order. A replay elsewhere sees other orders than those
-few runs did, so it may be :data:`FACTOR` times as far from the record; and where a good part of what a launch
-changed was seen to vary (:data:`SHARE`), all that it changed may.
+few runs did, so a float may be :data:`FACTOR` times as far from the record; an integer, which has no near and
+far, may be any. And where a good part of what a launch changed was seen to vary (:data:`SHARE`), or it adds
+floats, all that it changed may: what was seen is a sample.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 FACTOR = 4.0
 """A replay may be this many times as far from the record as NVIDIA's own runs were."""
+
+FEW_ULP = 32.0
+"""Up to so many units in the last place, no matter how far that is. More of them, as sums near zero give, are
+held to the absolute distance too.
+"""
 
 SHARE = 0.25
 """Of the elements that a launch changed: where at least so many were seen to vary, all of them may."""
@@ -66,15 +72,11 @@ class Seen:
     @classmethod
     def of(cls, noise: Noise, mask: bytes) -> Seen:
         """What a trace says was seen."""
-        import numpy as np
-
         kind = element_type(noise.element_type)
-        first = noise.origin // kind.size
-        bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=noise.elements, bitorder="little")
         rows = tuple(
             row for row in _ROWS if noise.row_bytes and noise.row_bytes % row == 0 and row % kind.size == 0
         )
-        where = first + np.flatnonzero(bits)
+        where = masked(noise, mask)
         return cls(
             kind, noise.origin, where, rows, noise.max_ulp, noise.max_absolute, unbounded=noise.unbounded
         )
@@ -92,15 +94,11 @@ class Seen:
         self.unbounded |= not distances.finite.all()
         self.rows = tuple(r for r in self.rows if contents is not None and same_rows(*contents, r))
 
-    def noise(self, call: int, allocation: int, changed: Array, runs: int) -> tuple[Noise, bytes]:
-        """What a trace is to say, and the mask. ``changed`` are the elements that the launch changed in the
-        record.
-        """
+    def noise(self, call: int, allocation: int, runs: int) -> tuple[Noise, bytes]:
+        """What a trace is to say, and the mask."""
         import numpy as np
 
         where, row = self.where, self.rows[0] if self.rows else 0
-        if not row and len(changed) and np.isin(where, changed).sum() >= SHARE * len(changed):
-            where = np.union1d(where, changed)
         # Whole bytes of the mask, so that masks of one pattern are one blob.
         first = self.origin // self.kind.size if row else int(where[0]) // 8 * 8
         bits = np.zeros(int(where[-1]) + 1 - first, np.uint8)
@@ -122,22 +120,60 @@ class Seen:
         return found, np.packbits(bits, bitorder="little").tobytes()
 
 
-def outside(noise: Noise, mask: bytes, found: Differences) -> tuple[int, int, str] | None:
+@dataclass(slots=True)
+class Bound:
+    """How far NVIDIA's own runs were from the record at most; None where no distance was seen."""
+
+    max_ulp: float | None = None
+    max_absolute: float | None = None
+    unbounded: bool = False  # a NaN or an infinity was on one side only
+
+    def add(self, noise: Noise) -> None:
+        self.max_ulp = _larger(self.max_ulp, noise.max_ulp)
+        self.max_absolute = _larger(self.max_absolute, noise.max_absolute)
+        self.unbounded |= noise.unbounded
+
+    def near(self, found: Differences) -> Array:
+        """Which elements are no further from the record than is allowed."""
+        import numpy as np
+
+        if found.kind.kind != "float":
+            return np.ones(len(found.where), bool)
+        distances = measure(found.recorded, found.replayed, found.kind)
+        assert distances.ulp is not None
+        few = distances.absolute <= FACTOR * (self.max_absolute or 0.0)
+        near: Array = distances.ulp <= FACTOR * (self.max_ulp or 0.0)
+        near &= few | (distances.ulp <= FEW_ULP)
+        return np.where(distances.finite, near, self.unbounded)
+
+
+def masked(noise: Noise, mask: bytes) -> Array:
+    """The numbers of the elements that were seen to vary."""
+    import numpy as np
+
+    bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=noise.elements, bitorder="little")
+    return noise.origin // element_type(noise.element_type).size + np.flatnonzero(bits)
+
+
+def allowed(seen: Array, changed: Array, *, sums: bool) -> Array:
+    """The elements that may vary, where ``seen`` were seen to and a launch changed ``changed``, by adding
+    floats or not.
+    """
+    import numpy as np
+
+    if sums or (len(changed) and np.isin(seen, changed).sum() >= SHARE * len(changed)):
+        return np.union1d(seen, changed)
+    return seen
+
+
+def outside(found: Differences, may_vary: Array, bound: Bound) -> tuple[int, int, str] | None:
     """(how many elements, the number of the first, in which way) are not explained by what varies; None
     where all are.
     """
     import numpy as np
 
-    at = found.where - noise.origin // found.kind.size
-    bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=noise.elements, bitorder="little")
-    there = (at >= 0) & (at < noise.elements)
-    there[there] = bits[at[there]] != 0
-    distances = measure(found.recorded, found.replayed, found.kind)
-    near = np.where(distances.finite, True, noise.unbounded)
-    for values, largest in ((distances.ulp, noise.max_ulp), (distances.absolute, noise.max_absolute)):
-        if values is not None:
-            near &= ~distances.finite | (values <= FACTOR * (largest or 0.0))
-    bad = np.flatnonzero(~(there & near))
+    there = np.isin(found.where, may_vary)
+    bad = np.flatnonzero(~(there & bound.near(found)))
     if not len(bad):
         return None
     first = int(bad[0])

@@ -7,10 +7,12 @@ memory between a graph's nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zluda.diff.noise import Differences, Seen, outside, same_rows
+from zluda.diff.noise import Bound, Differences, Seen, allowed, masked, outside, same_rows
 from zluda.diff.results import BufferComparison
 from zluda.diff.values import ElementType, element_type
 from zluda.replay.differing import Explained, both_sides, differing, elements
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
     Array = numpy.typing.NDArray[Any]
 
+AGAIN = 4
+"""How often a launch of a kernel that varies is run once more each time: the more, the more is seen."""
+
+_AGAIN_WITHIN = 256 << 20  # bytes that a launch reaches, which are written anew before each
+_FLOAT_SUM = re.compile(r"\.add\.b?f\d")
 _ROW_GRID = 48  # what all sizes of rows divide
 _ROWS_WITHIN = (
     256 << 20
@@ -50,17 +57,24 @@ class NoiseJudge(Protocol):
         kernels before it in its graph.
         """
 
+    def repeats(self, launch: Launch, reach: Iterable[LiveAllocation]) -> bool:
+        """Whether a launch, just run, is to be run once more from its recorded inputs."""
+
 
 class NoiseFloor:
-    """What the trace says NVIDIA varies."""
+    """What the trace says NVIDIA varies.
+
+    Launches of one kernel share how far it varies: what few runs of one of them did not show, those of
+    another did.
+    """
 
     learning = False
 
     def __init__(self, trace: Trace, facts: KernelFacts) -> None:
         self._trace, self._facts = trace, facts
-        self._of: dict[int, dict[int, Noise]] = {}
-        for one in trace.noise:
-            self._of.setdefault(one.call, {})[one.allocation] = one
+
+    def repeats(self, launch: Launch, reach: Iterable[LiveAllocation]) -> bool:
+        return False
 
     def explain(
         self,
@@ -70,8 +84,9 @@ class NoiseFloor:
         memory: ReplayMemory,
         earlier: Sequence[Launch],
     ) -> Explained | None:
-        known = self._of.get(call)
-        if known is None:
+        known = self._of.get(call, {})
+        bounds = self._bounds.get((launch.module, launch.kernel))
+        if bounds is None and not known:
             return None
         causes = _causes(self._facts, launch, earlier)
         if not causes.within:
@@ -81,29 +96,64 @@ class NoiseFloor:
             if buffer.differing:
                 assert buffer.allocation is not None
                 noise = known.get(buffer.allocation)
-                bad = (
-                    f"{buffer.label} does not" if noise is None else self._bad(noise, launch, buffer, memory)
-                )
+                bad = self._bad(noise, bounds or {}, launch, buffer, memory, sums=_adds_floats(causes))
                 if bad:
                     return Explained(False, f"it varies on NVIDIA too ({causes.reason}), but {bad}")
                 count += buffer.differing
         noun = "element differs" if count == 1 else "elements differ"
         return Explained(True, f"{count} {noun} no further than on NVIDIA itself ({causes.reason})")
 
-    def _bad(self, noise: Noise, launch: Launch, buffer: BufferComparison, memory: ReplayMemory) -> str:
+    def _bad(
+        self,
+        noise: Noise | None,
+        bounds: Mapping[str, Bound],
+        launch: Launch,
+        buffer: BufferComparison,
+        memory: ReplayMemory,
+        *,
+        sums: bool,
+    ) -> str:
         """What of a buffer is no noise, in words; empty where all is."""
-        one, kind = memory.live[noise.allocation], element_type(noise.element_type)
+        import numpy as np
+
+        type_name = buffer.element_type if noise is None else noise.element_type
+        bound, kind = bounds.get(type_name), element_type(type_name)
+        if bound is None or (noise is None and not (sums and kind.kind == "float")):
+            return f"{buffer.label} does not"
+        assert buffer.allocation is not None
         found = _gathered(memory, buffer, launch.call, kind)
-        if noise.kind is NoiseKind.SET:
+        if noise is not None and noise.kind is NoiseKind.SET:
+            one = memory.live[noise.allocation]
             contents = _contents(memory, one, launch.call, noise.origin, found)
             same = contents is not None and same_rows(*contents, noise.row_bytes)
             return "" if same else f"{buffer.label} does not hold the same rows of {noise.row_bytes} bytes"
-        bad = outside(noise, self._trace.noise_mask(noise), found)
+        seen = np.zeros(0, np.int64) if noise is None else masked(noise, self._trace.noise_mask(noise))
+        changed = _changed(self._trace, launch.call, buffer.allocation, kind)
+        bad = outside(found, allowed(seen, changed, sums=sums), bound)
         if bad is None:
             return ""
         others, first, how = bad
         more = f" (and {others - 1} more)" if others > 1 else ""
         return f"not as element {first} of {buffer.label}{more}, {how}"
+
+    @cached_property
+    def _of(self) -> dict[int, dict[int, Noise]]:
+        """Call → allocation → what varied."""
+        found: dict[int, dict[int, Noise]] = {}
+        for one in self._trace.noise:
+            found.setdefault(one.call, {})[one.allocation] = one
+        return found
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[int | None, str], dict[str, Bound]]:
+        """(module, kernel) → element type → how far it varies in any launch."""
+        found: dict[tuple[int | None, str], dict[str, Bound]] = {}
+        for call, noises in self._of.items():
+            launch = self._trace.launch(call)
+            bounds = found.setdefault((launch.module, launch.kernel), {})
+            for one in noises.values():
+                bounds.setdefault(one.element_type, Bound()).add(one)
+        return found
 
 
 class NoiseLearner:
@@ -114,12 +164,15 @@ class NoiseLearner:
 
     learning = True
 
-    def __init__(self, trace: Trace, *, keep: bool = False) -> None:
-        """``keep``: go on from what the trace says."""
-        self._facts = KernelFacts(trace)
+    def __init__(self, trace: Trace, *, keep: bool = False, again: int = AGAIN) -> None:
+        """``keep``: go on from what the trace says. ``again``: how often a launch is run once more, each time
+        the trace is, where one of its kernel has varied.
+        """
+        self._facts, self._again = KernelFacts(trace), again
+        self._varying: set[tuple[int | None, str]] = set()  # (module, kernel)
+        self._left = (-1, 0)  # the launch that was run last, and how often it is still to be run
         earlier = trace.noise if keep else []
         self._seen = {(one.call, one.allocation): Seen.of(one, trace.noise_mask(one)) for one in earlier}
-        self._recorded_at = {call: call for call, _ in self._seen}
 
     def explain(
         self,
@@ -129,14 +182,25 @@ class NoiseLearner:
         memory: ReplayMemory,
         earlier: Sequence[Launch],
     ) -> Explained | None:
-        self._recorded_at[call] = launch.call
         parted = [buffer for buffer in buffers if buffer.differing]
         mixed = any(buffer.element_type == BYTES for buffer in parted)
         records = self._facts.records(launch, memory) if mixed else {}
         for buffer in parted:
             assert buffer.allocation is not None
             self._saw(call, launch, buffer, memory, records.get(buffer.allocation, buffer.element_type))
-        return _causes(self._facts, launch, earlier)
+        causes = _causes(self._facts, launch, earlier)
+        if causes.within and not earlier:
+            self._varying.add((launch.module, launch.kernel))
+        return causes
+
+    def repeats(self, launch: Launch, reach: Iterable[LiveAllocation]) -> bool:
+        varies = launch.captured and (launch.module, launch.kernel) in self._varying
+        if not varies or sum(one.size for one in reach) > _AGAIN_WITHIN:
+            return False
+        number, left = self._left
+        left = left - 1 if number == launch.call else self._again
+        self._left = (launch.call, left) if left > 0 else (-1, 0)
+        return left > 0
 
     def _saw(
         self, call: int, launch: Launch, buffer: BufferComparison, memory: ReplayMemory, type_name: str
@@ -151,13 +215,13 @@ class NoiseLearner:
             seen = self._seen[key] = Seen.nothing(kind, origin)
         seen.add(found, _contents(memory, one, launch.call, seen.origin, found))
 
-    def noise(self, trace: Trace, runs: int) -> list[tuple[Noise, bytes]]:
+    def noise(self, runs: int) -> list[tuple[Noise, bytes]]:
         """All that was seen, with the masks."""
-        found = []
-        for (call, allocation), seen in sorted(self._seen.items()):
-            changed = _changed(trace, self._recorded_at[call], allocation, seen.kind)
-            found.append(seen.noise(call, allocation, changed, runs))
-        return found
+        return [seen.noise(*key, runs) for key, seen in sorted(self._seen.items())]
+
+
+def _adds_floats(causes: Explained) -> bool:
+    return any(_FLOAT_SUM.search(name) for name in causes.reason.split(", "))
 
 
 def _causes(facts: KernelFacts, launch: Launch, earlier: Sequence[Launch]) -> Explained:

@@ -19,7 +19,7 @@ from zluda.driver import Driver
 from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.replay.api import replay_trace
-from zluda.replay.noise import NoiseLearner
+from zluda.replay.noise import AGAIN, NoiseLearner
 from zluda.tracefile import Noise, Trace, TraceWriter, Unproved, open_trace
 from zluda.tracefile.stripping import Part, require
 
@@ -122,12 +122,14 @@ def prove(
     device: str = "cuda:0",
     *,
     runs: int = RUNS,
+    again: int = AGAIN,
     keep: bool = False,
     limit: float | None = LIMIT_SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Proof:
     """Replay the trace ``runs`` times on ``device``, put into it what came of that, and return it.
 
+    ``again``: each time, each launch that may vary is run so often once more from its recorded inputs.
     ``keep``: what the trace says of earlier runs counts too. ``limit``: seconds that all runs may take, after
     which none of them counts. Where nothing can be proved (no such GPU, nothing to compare with) the proof
     says so (``done`` false, and the ``reason``) and raises nothing; a trace that cannot be read or written is
@@ -138,7 +140,9 @@ def prove(
     with open_trace(path) as trace:
         earlier = Proof.of(trace.meta, str(path))
         try:
-            proof, rows = _run(trace, device, earlier, runs=runs, keep=keep, limit=limit, progress=progress)
+            learner = NoiseLearner(trace, keep=keep, again=again)
+            kept = earlier if keep else None
+            proof, rows = _run(trace, device, learner, kept, runs=runs, limit=limit, progress=progress)
         except KeyboardInterrupt:
             proof = Proof(False, "it was interrupted")
         except Error as error:
@@ -155,20 +159,20 @@ def prove(
 def _run(
     trace: Trace,
     device: str,
+    learner: NoiseLearner,
     earlier: Proof | None,
     *,
     runs: int,
-    keep: bool,
     limit: float | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[Proof, _Rows | None]:
-    """The proof, and the rows for the trace; none where it was not made."""
+    """The proof, and the rows for the trace; none where it was not made. ``earlier`` counts too."""
     require(trace, Part.CONTENTS, "proved")
     nothing = _why_nothing(trace)
     if nothing:
         return Proof(False, nothing), None
     started = time.monotonic()
-    told, learner = _Runs(), NoiseLearner(trace, keep=keep)
+    told = _Runs()
     for run in range(runs):
         result = replay_trace(
             trace,
@@ -178,11 +182,11 @@ def _run(
             progress=_limited(progress, run, runs, started, limit),
         )
         told.add(result.results)
-    if keep and earlier is not None and earlier.done:
+    if earlier is not None and earlier.done:
         told.add_earlier(trace.unproved)
         runs += earlier.runs
     proof = told.proof(runs, time.monotonic() - started)
-    return proof, (told.unproved(), learner.noise(trace, runs))
+    return proof, (told.unproved(), learner.noise(runs))
 
 
 def _why_nothing(trace: Trace) -> str:

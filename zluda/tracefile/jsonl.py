@@ -2,7 +2,8 @@
 
 The first line is ``{"format": "zluda trace", "version": 1}``. Each line after it is one row, ``{"table": …}``
 with a member for each column; bytes are base64, blobs hold their content and not its compressed form. Tables
-come in the order of the schema, rows in that of their keys. A trace made from the lines has the same rows.
+come in the order of the schema, rows in that of their keys. A trace made from the lines has the same rows; of a
+table that a later version has added there are no lines, and lines of one are passed over.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def read_jsonl(lines: Iterable[str], target: Path, *, name: str = "<lines>") -> 
             for number, line in numbered:
                 try:
                     table, row = _row(line, columns)
+                    if table not in columns:
+                        continue
                     if table == "blob":
                         row = _stored(row, compressor)
                     places = ", ".join("?" * len(row))
@@ -111,9 +114,11 @@ def _encoded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _row(line: str, columns: Mapping[str, list[str]]) -> tuple[str, dict[str, Any]]:
     value = json.loads(line)
-    if not isinstance(value, dict) or value.get("table") not in columns:
-        raise ValueError("expected an object whose table is one of the format's")
-    table = str(value.pop("table"))
+    if not isinstance(value, dict) or not isinstance(value.get("table"), str):
+        raise ValueError("expected an object that names a table")
+    table = value.pop("table")
+    if table not in columns:
+        return table, {}
     row = {}
     for name, one in value.items():
         plain, _, coded = name.partition(":")
@@ -147,7 +152,8 @@ def _check_first(line: str, name: str) -> None:
         first = None
     if not isinstance(first, dict) or first.get("format") != FORMAT:
         raise TraceError("line 1 does not say that these are lines of a trace", file=name)
-    if first.get("version") != schema.USER_VERSION:
+    version = first.get("version")
+    if not isinstance(version, int) or not 1 <= version <= schema.USER_VERSION:
         raise TraceError(
-            f"lines of trace format {first.get('version')}; this zluda reads {schema.USER_VERSION}", file=name
+            f"lines of trace format {version}; this zluda reads {schema.USER_VERSION}", file=name
         )

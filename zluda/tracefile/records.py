@@ -45,6 +45,7 @@ META_KEYS = {
     "proof": "whether the recording GPU, running it again, came to the same: see docs/trace-format.md",
     "recovered": "true where the recorder was killed and its rings were merged later",
     "zluda": "the recorder's version",
+    "requires": "additions that a reader must know, or else misread the trace: a list of names",
     "cut_from": "of a part: the trace it was cut from, and the calls that it holds",
     "stripped": "what was taken out before sharing: machine-code, contents, names",
     "imported_from": "the kernel archive that the trace was made of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -14,6 +15,11 @@ from zluda.errors import TraceError
 
 APPLICATION_ID = 0x7A4C5544  # "zLUD"
 USER_VERSION = 1
+"""The version that is written; every version from 1 to it is read (docs/trace-format.md, "The promise")."""
+
+KNOWN_REQUIREMENTS: frozenset[str] = frozenset()
+"""What `meta` may have under ``requires``: additions without which a trace would be misread."""
+
 SQLITE_PAGE_BYTES = 8192
 
 _MESSAGE_CHARACTERS = 200
@@ -175,10 +181,8 @@ def _check_version(version: int, file: str) -> None:
             file=file,
             offset=_USER_VERSION_AT,
         )
-    if version != USER_VERSION:
-        raise TraceError(
-            f"trace format {version}; this zluda reads {USER_VERSION}", file=file, offset=_USER_VERSION_AT
-        )
+    if version < 1:
+        raise TraceError(f"trace format {version}, which there is not", file=file, offset=_USER_VERSION_AT)
 
 
 def _check_length(path: Path, header: bytes, size: int) -> None:
@@ -204,11 +208,36 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     missing = sorted(expected.keys() - _LATER_TABLES - {name for _, name, _, _ in rows})
     if missing:
         raise TraceError(f"the table or index {missing[0]!r} is missing", file=str(path))
+    _check_requirements(connection, path)
+
+
+def _check_requirements(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a trace that says it would be misread by who does not know what it requires."""
+    with sqlite_errors(path):
+        found = dict(
+            connection.execute("SELECT key, value FROM meta WHERE key IN ('requires', 'zluda')").fetchall()
+        )
+    try:
+        required, writer = json.loads(found.get("requires", "[]")), json.loads(found.get("zluda", '""'))
+        unknown = sorted(set(map(str, required)) - KNOWN_REQUIREMENTS)
+    except (ValueError, TypeError) as error:
+        raise TraceError(f"damaged: what it requires cannot be read ({error})", file=str(path)) from error
+    if unknown:
+        by = f" (written by zluda {writer})" if writer else ""
+        raise TraceError(
+            f"requires {', '.join(unknown)}, which this zluda does not know{by}; update zluda", file=str(path)
+        )
 
 
 @cache
 def schema_sql() -> str:
     return Path(__file__).with_name("schema.sql").read_text("utf-8")
+
+
+def unknown_tables(connection: sqlite3.Connection) -> list[str]:
+    """Tables that a later version, or somebody else, has added."""
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    return sorted({str(name) for (name,) in connection.execute(sql)} - set(table_names()))
 
 
 def is_optional(table: str) -> bool:

@@ -110,6 +110,8 @@ def strip(source: Trace, target: Path, parts: Iterable[Part]) -> None:
             copy.create_function("last_names", 1, _last_names, deterministic=True)
             copy.execute("BEGIN IMMEDIATE")
             schema.add_later_tables(copy)
+            for table in schema.unknown_tables(copy):  # nobody here knows what is in it
+                copy.execute('DROP TABLE "{}"'.format(table.replace('"', '""')))
             for part in chosen:
                 _TAKE_OUT[part](copy)
             copy.execute(_UNUSED_BLOBS)
