@@ -1,7 +1,7 @@
 """An index of the machine code in compilers' caches, by length and digest.
 
 A cache of Triton's has a directory for each kernel, thousands of them, and a program loads hundreds of
-modules that are in none: so the directories are listed once, and again only where their time of change says so.
+modules that are in none: so directories are listed once, and again only where their time of change says so.
 """
 
 from __future__ import annotations
