@@ -8,8 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import zluda
+from zluda.cli.dump import command as dump
 from zluda.report.timeline import write_timeline
 from zluda.tracefile import TraceWriter, open_trace
 from zluda.tracefile.gpu_times import Moment, fits
@@ -45,6 +47,24 @@ def test_times_of_launches_and_graphs_are_told_on_the_hosts_clock(tmp_path: Path
         assert (graph.call, graph.duration_ns, graph.start_ns) == (2, 900, 3020)
         assert [row["gpu_time_ns"] for row in overview(trace)["kernels"]] == [477]
         assert overview(trace)["gpu_times"] == {"timed": 2, "gpu_time_ns": 1300, "clock_error_ns": 5}
+
+
+def test_a_list_says_when_each_was_and_how_long(tmp_path: Path) -> None:
+    result = CliRunner().invoke(dump, [str(timed_trace(tmp_path / "t.bin")), "--times"])
+    first = 10**15 + 2 * 10**9 + 2000
+    assert result.output.splitlines() == [
+        "#0 0.000000 k <0.4 µs>",
+        f"#2 {(3020 - first) / 1e9:.6f} cuGraphLaunch <0.9 µs>",
+    ]
+    result = CliRunner().invoke(dump, [str(tmp_path / "t.bin"), "--times", "--json", "--select", "2"])
+    assert json.loads(result.output) == {
+        "call": 2,
+        "clock": 1,
+        "gpu_start_ns": 70,
+        "duration_ns": 900,
+        "start_ns": 3020,
+        "name": "cuGraphLaunch",
+    }
 
 
 def test_a_clock_is_fitted_to_the_moments_that_are_exact() -> None:

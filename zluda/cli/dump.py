@@ -15,6 +15,7 @@ _MOST_MEMORY = 1 << 30
 @click.argument("file", metavar="FILE")
 @click.option("--select", multiple=True, metavar="WHAT", help="17, 0-100, 0-100/2, kernel:regex or @file.")
 @click.option("--launches", is_flag=True, help="Kernel launches instead of all calls.")
+@click.option("--times", is_flag=True, help="When the GPU carried out launches, and launches of graphs.")
 @click.option("--modules", is_flag=True, help="Modules and the images in them.")
 @click.option("--allocations", is_flag=True, help="Device memory and module variables.")
 @click.option("--gaps", is_flag=True, help="What was not captured, and why.")
@@ -36,7 +37,7 @@ def command(
     places = [name for name, given in (("ptx", ptx), ("memory", memory)) if given is not None]
     if len(whats) + len(places) > 1:
         raise click.UsageError(
-            "give one of --launches, --modules, --allocations, --gaps, --proof, --ptx and --memory"
+            "give one of --launches, --times, --modules, --allocations, --gaps, --proof, --ptx and --memory"
         )
     if select and places:
         raise click.UsageError(f"--select does not go with --{places[0]}")

@@ -48,6 +48,21 @@ def _launches(trace: Trace, selection: Selection) -> Iterator[Line]:
             yield launch_line(launch), plain(launch)
 
 
+def _times(trace: Trace, selection: Selection) -> Iterator[Line]:
+    """Seconds are those of :func:`_calls`."""
+    launches = {launch.call: launch for launch in trace.iter_launches()}
+    zero_ns = trace.meta.get("start_ns")
+    for time in trace.gpu_times():
+        zero_ns = int(time.start_ns or 0) if zero_ns is None else int(zero_ns)
+        launch = launches.get(time.call)
+        if not selection.contains(time.call, launch.kernel if launch else None):
+            continue
+        name = launch.kernel if launch else trace.call(time.call).function
+        when = "?" if time.start_ns is None else f"{(time.start_ns - zero_ns) / 1e9:.6f}"
+        text = f"#{time.call} {when} {name} <{time.duration_ns / 1e3:.1f} µs>"
+        yield printable(text), plain({**time._asdict(), "name": name})
+
+
 def _modules(trace: Trace, selection: Selection) -> Iterator[Line]:
     for module in trace.module_list:
         if selection.contains(module.load_call):
@@ -108,6 +123,7 @@ def _life(first: int, last: int | None) -> str:
 LISTS: dict[str, Callable[[Trace, Selection], Iterator[Line]]] = {
     "calls": _calls,
     "launches": _launches,
+    "times": _times,
     "modules": _modules,
     "allocations": _allocations,
     "gaps": _gaps,
