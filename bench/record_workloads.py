@@ -39,7 +39,12 @@ class Workload:
 ALL = (
     Workload("training", ("torch_step.py", "60"), ("--capture", "calls", "--timing", "off"), 1.05),
     Workload("training, timed", ("torch_step.py", "60"), ("--capture", "calls"), 1.05),
-    Workload("triton", ("triton_block.py", "20"), ("--capture", "full"), 3),
+    *(
+        Workload(
+            f"triton {length} x {width}", ("triton_block.py", "20", length, width), ("--capture", "full"), 3
+        )
+        for length, width in (("256", "512"), ("2048", "2048"))
+    ),
     Workload("sample", ("torch_run.py", "1000"), ("--sample", "3"), 1.15),
     *(
         Workload(f"nbody {bodies}", ("nbody", str(bodies), "60"), ("--capture", "full"), 3)

@@ -1,5 +1,5 @@
-"""A transformer block of Triton kernels: `triton_block.py STEPS`. Layer norms, matrix products with what
-follows them, and attention, in half precision; prints the milliseconds a step, after warming up.
+"""A transformer block of Triton kernels: `triton_block.py STEPS [LENGTH [WIDTH]]`. Layer norms, matrix products with
+what follows them, and attention, in half precision; prints the milliseconds a step, after warming up.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-WIDTH, HEADS, LENGTH = 2048, 16, 4096
-HEAD = tl.constexpr(WIDTH // HEADS)
+HEAD = 64
 
 
 @triton.jit
@@ -80,38 +79,39 @@ def attention(qkv, out, length, width: tl.constexpr, D: tl.constexpr, B: tl.cons
 class Block:
     """Weights and buffers of one block."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int, width: int) -> None:
         half = {"device": "cuda", "dtype": torch.float16}
-        scale = WIDTH**-0.5
-        self.norms = [torch.ones(WIDTH, **half) for _ in range(2)]
-        shapes = ((WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH))
-        self.qkv, self.out, self.wide, self.narrow = (torch.randn(s, **half) * scale for s in shapes)
-        self.x = torch.randn(LENGTH, WIDTH, **half)
+        self.length, self.width = length, width
+        self.norms = [torch.ones(width, **half) for _ in range(2)]
+        shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
+        self.qkv, self.out, self.wide, self.narrow = (torch.randn(s, **half) * width**-0.5 for s in shapes)
+        self.x = torch.randn(length, width, **half)
         self.normed, self.attended = torch.empty_like(self.x), torch.empty_like(self.x)
-        self.heads = torch.empty(LENGTH, 3 * WIDTH, **half)
-        self.inner = torch.empty(LENGTH, 4 * WIDTH, **half)
+        self.heads = torch.empty(length, 3 * width, **half)
+        self.inner = torch.empty(length, 4 * width, **half)
 
     def _product(
         self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, gelu: bool, adds: bool
     ) -> None:
         (k, n), sizes = b.shape, {"M": 128, "N": 128, "K": 64}
-        grid = (LENGTH // sizes["M"], n // sizes["N"])
+        grid = (self.length // sizes["M"], n // sizes["N"])
         product[grid](a, b, out, out, n, k, gelu=gelu, adds=adds, num_warps=8, **sizes)
 
     def step(self) -> None:
-        layer_norm[(LENGTH,)](self.x, self.norms[0], self.normed, WIDTH)
+        rows, heads = (self.length,), (self.length // 64, self.width // HEAD)
+        layer_norm[rows](self.x, self.norms[0], self.normed, self.width)
         self._product(self.normed, self.qkv, self.heads, gelu=False, adds=False)
-        attention[(LENGTH // 64, HEADS)](self.heads, self.attended, LENGTH, WIDTH, D=HEAD, B=64)
+        attention[heads](self.heads, self.attended, self.length, self.width, D=HEAD, B=64)
         self._product(self.attended, self.out, self.x, gelu=False, adds=True)
-        layer_norm[(LENGTH,)](self.x, self.norms[1], self.normed, WIDTH)
+        layer_norm[rows](self.x, self.norms[1], self.normed, self.width)
         self._product(self.normed, self.wide, self.inner, gelu=True, adds=False)
         self._product(self.inner, self.narrow, self.x, gelu=False, adds=True)
 
 
 def main() -> None:
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    steps, length, width = map(int, [*sys.argv[1:], *("20", "256", "512")[len(sys.argv) - 1 :]])
     torch.manual_seed(0)
-    block = Block()
+    block = Block(length, width)
     for _ in range(2):
         block.step()
     torch.cuda.synchronize()
