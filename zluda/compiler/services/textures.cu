@@ -270,6 +270,16 @@ struct Taps {
   u32 weight[4];
 };
 
+// The exponent that the unit's table has for an sRGB byte: some just below a power of two have that one's.
+__constant__ u8 __zluda_srgb_steps[13] = {1, 2, 4, 7, 13, 22, 32, 48, 64, 96, 136, 184, 248};
+
+static __device__ u32 srgb_exponent(i32 raw) {
+  u32 exponent = 114;
+  #pragma unroll
+  for (int i = 0; i < 13; i++) exponent += raw >= __zluda_srgb_steps[i];
+  return exponent;
+}
+
 // Four texels (of a slice or a level) of one channel: aligned to the largest exponent of those with a weight.
 __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s, const Level *level, Taps at,
                                         u32 channel) {
@@ -283,20 +293,22 @@ __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s
   }
   u32 bits[4];
   u32 seen = 0, exponent = 0;
+  bool srgb = decodes_srgb(t, channel);
   #pragma unroll
   for (int i = 0; i < 4; i++) {
     bits[i] = 0;
     if (!at.weight[i]) continue;
-    u32 value = zluda_decoded(t, zluda_raw_texel(t, s, level, at.x[i], at.y[i], at.z[i], channel), channel);
+    i32 raw = zluda_raw_texel(t, s, level, at.x[i], at.y[i], at.z[i], channel);
+    u32 value = zluda_decoded(t, raw, channel);
     u32 rest = value & 0x7fffffff;
     if (rest > 0x7f800000) seen |= IS_NAN;
     else if (rest == 0x7f800000) seen |= value >> 31 ? MINUS_INFINITY : PLUS_INFINITY;
     else if (value != 0x80000000) seen |= NUMBER;
     if (rest < 0x800000 || rest >= 0x7f800000) continue;
     bits[i] = value;
-    exponent = max(exponent, rest >> 23);
+    exponent = max(exponent, srgb ? srgb_exponent(raw) : rest >> 23);
   }
-  int kept = t->format == FLOAT ? 27 : 14;  // bits below the largest exponent's
+  int kept = srgb ? 7 : t->format == FLOAT ? 27 : 14;  // bits below the largest exponent's
   i64 total = 0;
   #pragma unroll
   for (int i = 0; i < 4; i++) {
@@ -347,7 +359,7 @@ static __device__ i32 optimised(const Descriptor *s, i32 fixed) {
 
 // A level of detail in 256ths, biased and clamped; where the instruction has none, 0 and only clamped.
 static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod, bool explicit_lod) {
-  i32 fixed = explicit_lod ? optimised(s, fixed_lod(lod) + fixed_lod(s->mip_bias)) : 0;
+  i32 fixed = explicit_lod ? optimised(s, fixed_lod(lod) + fixed_lod(fminf(fmaxf(s->mip_bias, -15.0f), 15.0f))) : 0;
   fixed = clamp(fixed, fixed_lod(s->min_lod), fixed_lod(s->max_lod));
   return clamp(fixed, 0, ((i32)t->levels - 1) * 256);
 }
@@ -709,7 +721,7 @@ static __device__ float footprint_lod(const Descriptor *s, Vector3 a, Vector3 b,
   return max(area - major, major - ratio) * 0.00390625f;
 }
 
-static __device__ float in_texels(float x, u32 size) { return zluda_product(cut(x), (float)size); }
+static __device__ float in_texels(float x, u32 size) { return x == x ? zluda_product(x, (float)size) : 0; }
 
 ENTRY float __zluda_lod_1d(u64 t, u64 s, float dx, float dy) {
   u32 width = __zluda_descriptor(t)->level[0].width;

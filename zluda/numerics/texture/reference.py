@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zluda.numerics.texture.layout import Address, Filter, Flags, Format, Geometry
-from zluda.numerics.texture.tables import SRGB
+from zluda.numerics.texture.tables import SRGB, SRGB_STEPS
 from zluda.records import dataclass
 
 Array = np.ndarray[Any, Any]
@@ -160,23 +160,34 @@ def _exponent(values: Array) -> Array:
     return np.where(values == 0, _LEAST, np.frexp(values)[1] - 1)
 
 
-def blend_floats(groups: Sequence[tuple[Array, Array]], precision: int) -> Array:
+def srgb_exponents(texels: Array) -> Array:
+    """The exponents that the unit has for sRGB bytes."""
+    found: Array = np.searchsorted(SRGB_STEPS, texels, "right") - 13
+    return found
+
+
+def blend_floats(
+    groups: Sequence[tuple[Array, Array]], precision: int, exponents: Sequence[Array] | None = None
+) -> Array:
     """Texels (taps, …) and weights (taps, …) of each group → f32 bits of their weighted sum.
 
     It has ``precision`` bits. NaN is the canonical one of the format; subnormal f32 texels are zeros.
+    ``exponents`` are sRGB bytes' own, of which eight bits are kept; else four more than the result has.
     """
     total: Any = 0.0
-    for texels, weights in groups:
+    for number, (texels, weights) in enumerate(groups):
         finite = np.where((weights == 0) | ~np.isfinite(texels), 0.0, texels)
         if precision == 24:
             finite = np.where(np.abs(finite) < 2.0**-126, 0.0, finite)
-        largest = np.where(weights == 0, _LEAST, _exponent(finite)).max(0)
-        unit = np.ldexp(1.0, np.where(largest == _LEAST, 0, largest) - (precision - 1) - 4)
+        own = _exponent(finite) if exponents is None else exponents[number]
+        largest = np.where(weights == 0, _LEAST, own).max(0)
+        kept = precision + 3 if exponents is None else 7
+        unit = np.ldexp(1.0, np.where(largest == _LEAST, 0, largest) - kept)
         total = total + (np.trunc(finite / unit) * weights).sum(0) * unit / 256
     mantissa, exponent = np.frexp(np.abs(total))
     least = -24 if precision == 11 else -149  # the smallest subnormal number
-    kept = np.minimum(precision, exponent - least)
-    rounded = np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, kept) + 0.5), exponent - kept)
+    digits = np.minimum(precision, exponent - least)
+    rounded = np.sign(total) * np.ldexp(np.floor(np.ldexp(mantissa, digits) + 0.5), exponent - digits)
     return _with_specials(
         _bits(rounded.astype(np.float32)), groups, 0x7FFFFFFF if precision == 24 else 0x7FFFE000
     )
@@ -349,19 +360,21 @@ def _filtered(image: Image, groups: list[list[Tap]]) -> Array:
     for channel in range(image.levels[0].shape[3]):
         srgb = bool(image.flags & Flags.SRGB) and image.format == Format.UNSIGNED_INT8 and channel < 3
         precision = 11 if srgb else _PRECISION.get(image.format)
-        pairs = []
+        pairs, exponents = [], []
         for group in groups:
-            values = []
+            values, powers = [], []
             for tap in group:
                 texels, outside = _texels(image, tap)
                 texels[outside] = border_texel(image)[: texels.shape[1]]
                 one = texels[:, channel]
                 if srgb:
+                    powers.append(srgb_exponents(one))
                     one = np.array(SRGB, np.uint16).view(np.float16)[one]
                 values.append(_wide(one) if precision else widened(image, one))
             pairs.append((np.stack(values), np.stack([tap.weight for tap in group])))
+            exponents += [np.stack(powers)] if srgb else []
         if precision:
-            columns.append(blend_floats(pairs, precision))
+            columns.append(blend_floats(pairs, precision, exponents or None))
         else:
             columns.append(_bits(blend_integers(pairs, image.format).astype(np.float32)))
     return np.stack(columns, axis=1)

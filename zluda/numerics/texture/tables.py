@@ -314,3 +314,7 @@ SRGB: tuple[int, ...] = (
     ),
 )
 """The linear value of an sRGB byte, as the bits of a half: what the unit gives is exactly that."""
+
+SRGB_STEPS: tuple[int, ...] = (1, 2, 4, 7, 13, 22, 32, 48, 64, 96, 136, 184, 248)
+"""From which byte on the unit's table has the next exponent, 2^-12 the first: some bytes just below a power of
+two have a leading zero. Where bytes are filtered, all are cut to the eight bits below the largest exponent."""
