@@ -46,7 +46,8 @@ def measure(steps: int, runs: int, options: list[str]) -> dict[str, Any]:
     printed = set()
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
-        recorder = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), *options, "--"]
+        recorder = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), "--no-verify"]
+        recorder += [*options, "--"]
         for _ in range(runs):
             for times, line in ((plain, program), (recorded, recorder + program)):
                 text, *seconds = timed(line)

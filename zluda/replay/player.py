@@ -56,6 +56,9 @@ _REACHES_ANYTHING = ("cuGraphLaunch", "cuLaunch", "cuStreamBatchMemOp", "cuMemcp
 _NODE_WORK = (Phase.WRITE, Phase.COPY)
 
 
+NOT_DELIVERED = Unavailable(Verdict.NOT_COMPARED, "the bytes it delivered were not captured")
+
+
 class Player:
     """Plays one trace, call by call."""
 
@@ -232,7 +235,7 @@ class Player:
                 sources = sources_of(state, call, entry_name(call.function).base)
                 taint = next((source.one.taint for source in sources if source.one.taint is not None), None)
                 if taint is not None:
-                    return _unjudged(call, taint)
+                    return self._unread_copy(call) or _unjudged(call, taint)
                 data = handler.run(state, call)
                 assert isinstance(data, bytes)
         except RunnerDied as died:
@@ -251,6 +254,13 @@ class Player:
         if recorded is not None and sources[0].one.array is None:
             recorded = state.memory.translate_words(recorded)
         return self._judge_copy(call, sources, recorded, data)
+
+    def _unread_copy(self, call: Call) -> LaunchResult | None:
+        """The result of a copy that was recorded without what it delivered, where launches were selected."""
+        selected = self._trace.meta.get("selection") and not self._trace.payload_digests(
+            call.sequence, delivered_to(call)
+        )
+        return _unjudged(call, NOT_DELIVERED) if selected else None
 
     def _judge_copy(
         self, call: Call, sources: list[Source], recorded: bytes | None, data: bytes

@@ -79,8 +79,8 @@ class Recorder:
         commands, finished, idle = _Commands(), False, _IDLE_SECONDS
         while not finished:
             self.control["HEARTBEAT_NS"] = time.monotonic_ns()
-            moved = self.drain.step()
             self._keep_to_budget()
+            moved = self.drain.step()
             # Many small passes cost more than few large ones, and a launch-bound application fills a ring
             # in a second.
             idle = 0.02 if moved > _BUSY_RECORDS else min(0.02, idle * 1.5) if not moved else _IDLE_SECONDS
