@@ -177,6 +177,25 @@ def test_vectors_are_no_wider_than_an_access(statement: str, right: bool) -> Non
     assert [error.message for error in errors.values()] == ([] if right else ["vector too large"])
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "st.global.v8.b32 [%p], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};",
+        "ld.v4.b64 {%p, %l0, %l1, %l2}, [%p];",
+        "ld.global.nc.v4.f64 {%l0, %l1, %l2, %p}, [%p];",
+    ],
+)
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100", "sm_120a"])
+def test_accesses_of_256_bits_are_of_later_targets(statement: str, target: str) -> None:
+    """As ptxas says: "Feature '256 bit wide load/store' requires .target sm_100 or higher"."""
+    text = f".version 9.0\n.target {target}\n.address_size 64\n"
+    registers = ".reg .b64 %p, %l<3>; .reg .b32 %r<4>;"
+    errors = parse_module(f"{text}.visible .entry k() {{ {registers} {statement} ret; }}").errors()
+    refused = [(error.message, error.expected) for error in errors.values()]
+    early = target.startswith("sm_90")
+    assert refused == ([("beyond the module's .target", "sm_100 or higher")] if early else [])
+
+
 _EXCHANGE = Statement("atom.exch.b32 %r1, [%own], %r1;")
 _VOTE = Statement("vote.sync.ballot.b32 %r2, %p0, %MASK;")
 _LEFT = "setp.lt.u32 %c, %r0, 1000000000;"

@@ -64,7 +64,8 @@ _REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?"
 class BodyParser:
     """Parses one function; use once. ``module_symbol`` as :class:`~zluda.ptx.scope.Names` takes it.
 
-    ``module_space`` gives the state space of a variable of the module; "" for a function.
+    ``module_space`` gives the state space of a variable of the module; "" for a function. ``architecture`` is
+    the number of the module's target (90 of ``sm_90a``).
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class BodyParser:
         source: Source,
         module_symbol: Callable[[str], int | None],
         module_space: Callable[[str], str],
+        architecture: int,
     ) -> None:
         self.source, self.module_space = source, module_space
+        self.architecture = architecture
         self.names = Names(module_symbol)
         self.scope = Scope(self.names)
         self.body: list[Statement] = []
@@ -250,6 +253,9 @@ class BodyParser:
             raise self.source.error(
                 match.start(3) + error.offset, error.message, error.text, error.expected
             ) from None
+        if opcode.architecture > self.architecture:
+            message, expected = "beyond the module's .target", f"sm_{opcode.architecture} or higher"
+            raise self.source.error(match.start(3), message, dotted, expected)
         guard = None if predicate is None else self._guard(predicate, negation == "!", match)
         if opcode.name == "call":
             self.body.append(self._call(match, opcode.forms[0].slots, guard, location))

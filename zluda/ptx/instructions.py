@@ -156,10 +156,14 @@ class Choice:
 
 @dataclass(slots=True)
 class Opcode:
-    """A dotted opcode with every form it may be; which one, the operands decide (``accepted`` remembers)."""
+    """A dotted opcode with every form it may be; which one, the operands decide (``accepted`` remembers).
+
+    ``architecture`` is the least that a module's target must be, where this parser tells.
+    """
 
     name: str
     forms: tuple[Form, ...]
+    architecture: int = 0
     accepted: dict[tuple[Shape, ...], Choice] = field(default_factory=dict)
 
     def choose(self, operands: Sequence[Operand]) -> Choice:
@@ -364,7 +368,12 @@ def _match(dotted: str) -> Opcode:
     if all(map(_too_wide, forms)):
         word = f".v{forms[0].vector}"
         raise OpcodeMismatch("vector too large", word, dotted.find(word), "at most 128 bits, 256 in .global")
-    return Opcode(name, forms)
+    return Opcode(name, forms, 100 if all(map(_wide, forms)) else 0)
+
+
+def _wide(form: Form) -> bool:
+    """Whether a load or store of global memory moves 256 bits, as GPUs do from sm_100 on."""
+    return form.row.opcode in ("ld", "st") and form.vector * form.types[-1].bits > 128
 
 
 def _too_wide(form: Form) -> bool:

@@ -10,7 +10,7 @@ import bisect
 import contextlib
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zluda.errors import PtxError
 from zluda.ptx.body import BodyParser
@@ -148,9 +148,9 @@ class Module:
     def _parse_function(self, name: str, extent: _Extent) -> Function:
         try:
             with _collector_paused():
-                return BodyParser(self._source, self._element_bytes, self._space).parse(
-                    extent.start, extent.body, extent.end
-                )
+                return BodyParser(
+                    self._source, self._element_bytes, self._space, architecture(self.target)
+                ).parse(extent.start, extent.body, extent.end)
         except PtxError as error:
             self._errors[name] = error
             raise
@@ -310,6 +310,12 @@ class _Skimmer:
             if depth == 0:
                 return match.start()
         return None
+
+
+def architecture(target: Sequence[str]) -> int:
+    """The number of a target (90 of ``sm_90a``); of none, or one that is none, more than any has."""
+    found = re.fullmatch(r"sm_(\d{1,4})\w*", target[0]) if target else None
+    return int(found[1]) if found else 10_000
 
 
 def _header_starts(code: str) -> list[int]:
