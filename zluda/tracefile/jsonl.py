@@ -2,8 +2,8 @@
 
 The first line is ``{"format": "zluda trace", "version": 1}``. Each line after it is one row, ``{"table": …}``
 with a member for each column; bytes are base64, blobs hold their content and not its compressed form. Tables
-come in the order of the schema, rows in that of their keys. A trace made from the lines has the same rows; of a
-table that a later version has added there are no lines, and lines of one are passed over.
+come in the order of the schema, rows in that of their keys. A trace made from the lines has the same rows;
+of a table that a later version has added there are no lines, and lines of one are passed over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
--- The trace file, version 1. Not yet frozen: until it is, a reader reads its own version only.
+-- The trace file, version 1. Frozen: what is here does not change (docs/trace-format.md, "The promise").
 --
 -- History
 --   1  first version
