@@ -1,5 +1,6 @@
-"""A transformer block of Triton kernels: `triton_block.py STEPS [LENGTH [WIDTH]]`. Layer norms, matrix products with
-what follows them, and attention, in half precision; prints the milliseconds a step, after warming up.
+"""A transformer block of Triton kernels: `triton_block.py STEPS [LENGTH [WIDTH]]`. Layer norms, matrix
+products with what follows them, and attention, in half precision; prints the milliseconds a step, after
+warming up.
 """
 
 from __future__ import annotations

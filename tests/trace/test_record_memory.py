@@ -140,6 +140,23 @@ def test_memory_of_another_process_says_so(record: Record) -> None:
 # --- changed pages, found on the GPU -------------------------------------------------------------------
 
 
+def test_a_launch_may_change_more_than_there_are_slots(record: Record) -> None:
+    size = (9 << 20) + 1000
+    with open_trace(record("whole").trace) as trace:
+        _, changed = (a.id for a in trace.allocations if a.size == size)
+        (call,) = launches(trace)
+        pages = trace.pages(call)
+        assert {page.allocation for page in pages} == {changed}
+        assert sorted(page.offset for page in pages) == list(range(0, size, 65536))
+        assert pages[-1].length == size % 65536
+        before, after = (trace.read_allocation(changed, when, 0, size)[0] for when in (call - 1, call))
+        numbers = struct.unpack(f"<{size // 4}f", before)
+        assert struct.unpack(f"<{size // 4}f", after) == tuple(3 * number for number in numbers)
+        assert trace.meta["bytes_moved"] < size + (2 << 20)
+    result = zluda.replay(record("whole").trace, device="cpu")
+    assert result.results[-1].verdict is Verdict.IDENTICAL
+
+
 def test_of_large_memory_only_pages_that_changed_are_moved(record: Record) -> None:
     with open_trace(record("large").trace) as trace:
         large = next(a.id for a in trace.allocations if a.size > 5 << 20)

@@ -256,12 +256,30 @@ large (void)
   launch (x, memory + (2 << 20), N);
 }
 
+/* A launch that changes more pages than there is room for beside the kernel that finds them; the last is a piece. */
+static void
+whole (void)
+{
+  const size_t size = (9 << 20) + 1000;
+  float * values = malloc (size);
+  CUdeviceptr from, to;
+
+  for (size_t i = 0; i < size / 4; i++)
+    values[i] = 1 + i % 1009;
+  CHECK (cuMemAlloc_v2 (&from, size));
+  CHECK (cuMemAlloc_v2 (&to, size));
+  CHECK (cuMemcpyHtoD_v2 (from, values, size));
+  CHECK (cuMemcpyHtoD_v2 (to, values, size));
+  launch (from, to, size / 4);
+}
+
 int
 main (int argc, char ** argv)
 {
   static const struct { const char * name; void (* run) (void); } scenes[] = {
     { "managed", managed }, { "host", host }, { "pools", pools }, { "mapped", mapped }, { "twice", twice },
     { "opened", opened }, { "large", large },
+    { "whole", whole },
   };
 
   for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
