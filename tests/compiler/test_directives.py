@@ -45,7 +45,8 @@ PTX = """
     st.global.u32 [common_one+4], %r3;
     st.global.u32 [%p+12], %r3;
     { .param .b32 n, r; .param .align 4 .b8 b[8];
-      st.param.b32 [n], 3; st.param.b32 [b], 4; st.param.b32 [b+4], 5; call (r), weighed, (n, b); ld.param.b32 %r4, [r]; }
+      st.param.b32 [n], 3; st.param.b32 [b], 4; st.param.b32 [b+4], 5;
+      call (r), weighed, (n, b); ld.param.b32 %r4, [r]; }
     st.global.u32 [%p+16], %r4;
     mov.u64 %f, also;
     one: .callprototype (.param .b32 _) _ (.param .b32 _);
