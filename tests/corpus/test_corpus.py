@@ -15,6 +15,8 @@ import pytest
 import zluda
 from zluda.diff.results import Verdict
 
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
 CORPUS = Path(__file__).parents[2] / "corpus"
 PROGRAMS = sorted(path.parent.name for path in CORPUS.glob("*/trace.bin"))
 OURS = {

@@ -123,6 +123,7 @@ def _launches_of(path: Path, kernel: str) -> set[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_no_flipped_bit_of_the_corpus_goes_unnoticed(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hip_standin import StandIn
 
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
 CORPUS = Path(__file__).parents[3] / "corpus"
 PROGRAMS = (
     *("black_scholes", "histogram", "matmul", "nbody", "reduction", "saxpy"),
