@@ -20,6 +20,7 @@ from zluda.diff.results import ReplayResult, Verdict
 from zluda.replay.proof import prove
 from zluda.report.proof import sentence
 from zluda.tracefile import NoiseKind, open_trace
+from zluda.tracefile.stripping import Part, strip
 
 COUNT = 64
 SIZE = 4 * COUNT
@@ -349,6 +350,18 @@ def test_time_is_limited(program: Make) -> None:
 def test_what_has_nothing_to_compare_says_so(program: Make, meta: dict[str, str], reason: str) -> None:
     sums = program(SUM, "total", **meta)
     assert sums.prove(RECORDED) == Proof(False, reason)
+
+
+def test_a_trace_of_digests_is_proved_without_noise(program: Make, tmp_path: Path) -> None:
+    sums = program(SUM, "total")
+    with open_trace(sums.path) as trace:
+        strip(trace, tmp_path / "digests.bin", [Part.CONTENTS])
+    sums.path = tmp_path / "digests.bin"
+    proof = sums.prove(RECORDED, RECORDED)
+    assert proof.done and not proof.fails
+    assert sums.prove(moved((3, 1)), RECORDED).launches.get("noise") is None
+    with open_trace(sums.path) as trace:
+        assert trace.noise == []
 
 
 def test_a_trace_without_launches_has_nothing_to_prove(tmp_path: Path) -> None:
