@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 from zluda.errors import TraceError
@@ -12,6 +13,8 @@ from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind
 from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
 from zluda.tracefile.writer import TraceWriter
+
+_DYING_SECONDS = 10.0
 
 
 def merge_rings(path: Path) -> bool:
@@ -26,7 +29,7 @@ def merge_rings(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        if not control.lock():
+        if not _take_over(control):
             return False
         failed = bool(control["FLAGS"] & FLAG_FAILED)
         control["FLAGS"] |= FLAG_STOPPED  # an application that still runs is no longer recorded
@@ -35,6 +38,25 @@ def merge_rings(path: Path) -> bool:
         return True
     finally:
         control.close()
+
+
+def _take_over(control: Control) -> bool:
+    """Become the recorder's heir; false where it is at work. One that was killed holds the lock until the
+    last of its threads has ended, which takes a while with large rings mapped.
+    """
+    end = time.monotonic() + _DYING_SECONDS
+    while not control.lock():
+        if _at_work(control["RECORDER_PID"]) or time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _at_work(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _ending(directory: Path, *, failed: bool) -> str:
