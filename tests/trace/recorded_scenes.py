@@ -29,6 +29,10 @@ class StandIn:
         return str(self.directory / "graphs")
 
     @property
+    def libraries(self) -> str:
+        return str(self.directory / "libraries")
+
+    @property
     def driver(self) -> str:
         return str(self.directory / "libcuda.so.1")
 

@@ -70,7 +70,8 @@ def test_arguments_after_a_structure_passed_by_value() -> None:
 
 def test_packed_functions_fit_the_agents_structures() -> None:
     rows = spec.functions(["cuLaunchKernel", "cuNobodyDeclaresThis"])
-    assert rows[-1]["name"] == "cuNobodyDeclaresThis" and rows[-1]["unknown"]
+    unknown = [row for row in rows if "library" not in row][-1]
+    assert unknown["name"] == "cuNobodyDeclaresThis" and unknown["unknown"]
     assert len(spec.pack(rows)) == len(rows) * spec.FUNCTION_BYTES
     assert max(len(row["parameters"]) for row in rows) <= spec.MAX_PARAMETERS
 

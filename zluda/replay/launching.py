@@ -337,6 +337,8 @@ class LaunchPlayer:
         state = self._recovery.state
         recorded = state.memory.record_pages(launch.call)
         reason = failure.reason
+        if failure.verdict is Verdict.NO_PTX:
+            reason += self._library_around(launch)
         if launch.captured or recorded:
             state.memory.adopt_pages(recorded, launch.call, unknown_only=False)
             state.memory.restore(launch.call, [one for one in reach if rewrite or one.taint is not None])
@@ -346,6 +348,12 @@ class LaunchPlayer:
             missing = f"it needs what call {launch.call} ({launch.kernel}) computed"
             state.taint((one.id for one in reach), Unavailable(Verdict.GAP, missing))
         return result_of(launch, failure.verdict, reason), recorded
+
+    def _library_around(self, launch: Launch) -> str:
+        """The library call that launched: a library of the host or of ROCm could do its work."""
+        trace = self._record.trace
+        around = trace.libraries.outermost(trace.call(launch.call))
+        return "" if around is None else f", inside {around.function}"
 
 
 _NO_ENVELOPE = (

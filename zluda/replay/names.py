@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from zluda.driver.table import driver_api
+from zluda.tracefile.libraries import library_of
 from zluda.tracefile.subset import STATE_CALL
 
 _SUFFIXES = re.compile(r"(?:_v\d+)?(?:_pt[sd][zs])?$")
@@ -48,4 +49,6 @@ def changes_state(function: str) -> bool:
     if function.startswith("nvtx"):  # what the program says of itself
         return False
     base = entry_name(function).base
+    if library_of(function) is not None:  # the driver calls inside it are on record
+        return False
     return base not in _HARMLESS and _effects().get(base, "effect") == "effect"

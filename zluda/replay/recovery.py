@@ -126,13 +126,20 @@ def decoding(call: Call) -> Iterator[None]:
 
 def why_skipped(call: Call, trace: Trace | None = None) -> str | None:
     """Why a call is not issued at all; None for one that is. Nodes of graphs are told by the ``trace``."""
-    if call.parent is not None and not (trace is not None and trace.graphs.is_node(call)):
+    if call.parent is not None and not (trace is not None and _counts(call, trace)):
         return f"it was made inside call {call.parent}"
     if call.result is None:
         return "the record ends inside this call"
     if call.result != 0:
         return f"it failed on NVIDIA: {RESULT_NAMES.get(call.result, call.result)}"
     return None
+
+
+def _counts(call: Call, trace: Trace) -> bool:
+    """Whether a call inside another one is issued: the driver's own are not, those of libraries and of
+    graphs are.
+    """
+    return trace.libraries.inside(call) is not None or trace.graphs.is_node(call)
 
 
 def doubt(state: Playback, call: Call) -> Unavailable | None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zluda.errors import Error
-from zluda.tracefile import Noise, NoiseKind, Payload, Selection, Trace
+from zluda.tracefile import Call, Noise, NoiseKind, Payload, Selection, Trace
 from zluda.tracefile.blobs import StrippedError
+from zluda.tracefile.libraries import library_of
 from zluda.tracefile.text import call_line, launch_line, memory_lines, plain, printable
 
 Line = tuple[str, Any]
@@ -15,21 +16,22 @@ Line = tuple[str, Any]
 
 
 def _calls(trace: Trace, selection: Selection) -> Iterator[Line]:
-    from zluda.driver.errors import RESULT_NAMES
-
     signatures = {(s.function, *(p.name for p in s.parameters)): s for s in trace.signatures.values()}
     kernels = {launch.call: launch.kernel for launch in trace.iter_launches()} if selection.kernels else {}
     start, stop = selection.bounds
     start_ns: int | None = None
+    around: dict[int, list[int]] = {}  # thread → the calls inside which its last one was made, and it
     for call in trace.iter_calls(start, stop):
         start_ns = call.start_ns if start_ns is None else start_ns
+        depth = _depth(around.setdefault(call.thread, []), call)
         if selection.contains(call.sequence, kernels.get(call.sequence)):
             line = call_line(
                 call,
                 signatures[(call.function, *call.arguments)],
                 _payloads(trace, call.sequence),
-                result_name=lambda result: RESULT_NAMES.get(result, str(result)),
+                result_name=str if library_of(call.function) else _result_name,
                 start_ns=int(trace.meta.get("start_ns", start_ns)),
+                depth=depth,
             )
             yield line, plain(call)
 
@@ -40,6 +42,20 @@ def _payloads(trace: Trace, call: int) -> list[Payload]:
         return trace.payloads(call)
     except StrippedError:
         return []
+
+
+def _result_name(code: int) -> str:
+    from zluda.driver.errors import RESULT_NAMES
+
+    return RESULT_NAMES.get(code, str(code))
+
+
+def _depth(around: list[int], call: Call) -> int:
+    """How many calls a call stands inside of; ``around`` is brought up to it."""
+    while around and around[-1] != call.parent:
+        around.pop()
+    around.append(call.sequence)
+    return len(around) - 1
 
 
 def _launches(trace: Trace, selection: Selection) -> Iterator[Line]:

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SHOWN_ROWS = 30
+_SHOWN_FUNCTIONS = 5
 _KERNEL_COLUMNS = ("kernel", "module", "launches", "GPU time")
 _MODULE_COLUMNS = ("module", "kind", "origin", "size", "PTX")
+_LIBRARY_COLUMNS = ("library", "launches", "GPU time", "calls")
 _GAP_COLUMNS = ("call", "why", "times")
 _UNPROVED_COLUMNS = ("call", "kernel", "verdict", "why")
 
@@ -107,6 +109,11 @@ def _lists(overview: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
     gaps = [(row["kind"], row["text"], f"{row['count']:,}") for row in overview["gaps"]]
     found = (
         ("Kernels", _KERNEL_COLUMNS, [_kernel(row) for row in overview["kernels"]]),
+        (
+            "Inside library calls",
+            _LIBRARY_COLUMNS,
+            [_library(row, overview) for row in overview["libraries"]],
+        ),
         ("Modules", _MODULE_COLUMNS, [_module(row) for row in overview["modules"]]),
         ("Not captured", _GAP_COLUMNS, gaps),
         ("Not identical when run again", _UNPROVED_COLUMNS, [_unproved(row) for row in overview["unproved"]]),
@@ -127,6 +134,19 @@ def _kernel(row: Mapping[str, Any]) -> tuple[str, ...]:
         launches,
         words.seconds(None if time_ns is None else time_ns / 1e9),
     )
+
+
+def _library(row: Mapping[str, Any], overview: Mapping[str, Any]) -> tuple[str, ...]:
+    """A library's share of the launches and of the GPU time that is known."""
+    share = row["launches"] / (overview["counts"]["launches"] or 1)
+    launches = f"{words.plural(row['launches'], 'launch', 'launches')} ({share:.0%})"
+    time_ns, all_ns = row["gpu_time_ns"], overview["gpu_times"]["gpu_time_ns"]
+    took = "" if time_ns is None else words.seconds(time_ns / 1e9)
+    if took and all_ns:
+        took += f" ({time_ns / all_ns:.0%})"
+    busiest = sorted(row["functions"].items(), key=lambda one: -one[1])[:_SHOWN_FUNCTIONS]
+    more = ", …" if len(row["functions"]) > _SHOWN_FUNCTIONS else ""
+    return row["library"], launches, took, ", ".join(f"{name}: {count:,}" for name, count in busiest) + more
 
 
 def _module(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from zluda.report.names import readable
 from zluda.tracefile import Call, Launch, Trace
+from zluda.tracefile.libraries import library_of
 
 _HOST, _GPU = 1, 2
 _LEGACY_STREAM = 0
@@ -78,7 +79,7 @@ def _call_event(call: Call, zero: int) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": call.function,
-        "cat": "driver",
+        "cat": library_of(call.function) or "driver",
         "pid": _HOST,
         "tid": call.thread,
         "ts": _us(call.start_ns, zero),

@@ -246,6 +246,7 @@ class Session:
             "exports": self._exports,
             "hooked": self._hooked,
             "failed": self._failed,
+            "library": self._library,
             "limit": self._limit,
         }
         handlers[payload["type"]](pid, script, payload)
@@ -276,7 +277,8 @@ class Session:
                 "directory": str(directory),
                 "outputs": CAPTURES.index(self._options.capture),
                 "progressNs": int(self._options.progress_seconds * 1e9),
-                "names": [row["name"] for row in recording.rows],
+                "names": [row["name"] for row in recording.rows if "library" not in row],
+                "libraries": spec.libraries(recording.rows),
                 "nodes": spec.NODE_ENTRIES,
                 "choice": list(choice.pack()),
                 "kernels": javascript_pattern(choice.kernel) if choice.kernel else None,
@@ -293,8 +295,14 @@ class Session:
         for name, reason in payload["failed"]:
             recording.send(gap=[name, f"could not be hooked: {reason}", 1])
 
+    def _library(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        recording = self._recordings[pid]
+        recording.add_library(payload["name"], payload["path"], payload["count"])
+        for name, reason in payload["failed"]:
+            recording.send(gap=[name, f"could not be hooked: {reason}", 1])
+
     def _failed(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
-        self._problem(f"the driver could not be hooked: {payload['message']}")
+        self._problem(f"could not be hooked: {payload['message']}")
 
     def _limit(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
         self._problem(payload["message"])

@@ -14,10 +14,11 @@ from importlib import resources
 from typing import Any
 
 from zluda.driver.table import driver_api
+from zluda.library.table import library_api, library_functions
 from zluda.trace.choice import MARKER_NAME_BYTES, MAX_RANGES, Choice
 from zluda.tracefile import ring
 
-MAX_PARAMETERS = 18
+MAX_PARAMETERS = 36
 MAX_REACHED = 512
 MAX_KERNEL_PARAMETERS = 512
 LAYOUT_PLACES = 1 << 16
@@ -168,7 +169,7 @@ CUDA_VALUES = {
     "CU_COMPUTE_CAPABILITY_MINOR": 76,
 }
 
-_FUNCTION = struct.Struct("<HBBBBBB")
+_FUNCTION = struct.Struct("<HBBBBBBQQ")
 _PARAMETER = struct.Struct("<BBBBI")
 FUNCTION_BYTES = _FUNCTION.size + MAX_PARAMETERS * _PARAMETER.size
 """Size of the agent's ``struct function``."""
@@ -201,14 +202,32 @@ def nvtx_functions() -> list[dict[str, Any]]:
 
 
 def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
-    """Rows of the table with their ``name``, in order of index; ``exports`` adds names that it does not
-    know.
+    """Rows of the driver's table with their ``name``, then those of the libraries, in order of index;
+    ``exports`` adds names that the driver's does not know.
     """
     table = driver_api()["functions"]
     rows = [{"name": name, **row} for name, row in table.items()]
     rows += nvtx_functions()
     rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]
-    return rows
+    return rows + library_functions()
+
+
+def libraries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each library, for the agent: ``name``, ``file`` (how the names of its files begin), ``functions``
+    (name → index in ``rows``), and ``made`` (function → pairs of names, see ``library_api_tables.py``).
+    """
+    table = library_api()
+    found = {
+        name: {"name": name, "file": file, "functions": {}, "made": {}}
+        for name, file in table["libraries"].items()
+    }
+    for index, row in enumerate(rows):
+        if "library" in row:
+            library = found[row["library"]]
+            library["functions"][row["name"]] = index
+            if row["name"] in table["made"]:
+                library["made"][row["name"]] = table["made"][row["name"]]
+    return list(found.values())
 
 
 def pack(rows: list[dict[str, Any]], choice: Choice | None = None) -> bytes:
@@ -233,6 +252,8 @@ def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
         row["name"].endswith(("_ptsz", "_ptds")),
         variable,
         marks,
+        "library" in row,
+        0,
     )
     return head + b"".join(parameters).ljust(MAX_PARAMETERS * _PARAMETER.size, b"\0")
 

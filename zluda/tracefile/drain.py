@@ -298,7 +298,7 @@ class Drain:
             words=8 * len(parameters),
             pieces=pieces,
             inputs=sum(size for size, before, _ in pieces if before),
-            plain=not (has_pieces or variable or gap or row.get("special")),
+            plain=not (has_pieces or variable or gap or row.get("special") or row.get("made")),
             life=row["special"] if row.get("special") in ENDS else "",
         )
         self._signatures[index] = signature

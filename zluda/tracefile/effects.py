@@ -15,6 +15,7 @@ from zluda.records import dataclass
 from zluda.tracefile import ring
 from zluda.tracefile.blobs import MAX_BLOB_BYTES
 from zluda.tracefile.completed_call import Completed
+from zluda.tracefile.jit_libraries import JitLibraries
 from zluda.tracefile.links import Links
 from zluda.tracefile.recorded_memory import ENDS, RecordedMemory
 from zluda.tracefile.records import AllocationKind, Direction, Fidelity, ModuleKind
@@ -91,6 +92,7 @@ class Effects:
         """
         self._counted: Counter[str] = Counter()
         self._links = Links(self._ptx_in)
+        self._jit = JitLibraries(self._ptx_in)
         self._handlers = {
             "launch": self._launch,
             "launch_ex": self._launch_ex,
@@ -110,6 +112,7 @@ class Effects:
             "cuLinkAddData": self._links.added_data,
             "cuLinkAddFile": self._links.added_file,
             "cuLinkComplete": self._links.completed,
+            **self._jit.handlers,
         }
 
     # --- entry points -------------------------------------------------------------------------------
@@ -264,8 +267,10 @@ class Effects:
             self._writer.add_gap(call.sequence, "module", contents.problem)
 
     def _note_link(self, call: Completed, module: int, image: bytes) -> None:
-        """The PTX of machine code that the driver's linker made."""
-        linked = self._links.find(call.words[1], image)
+        """The PTX of machine code that the driver's linker, NVRTC or nvJitLink made."""
+        linked, origin = self._links.find(call.words[1], image), "what cuLinkAddData was given"
+        if linked is None and (made := self._jit.find(image)) is not None:
+            linked, origin = made
         if linked is None:
             return
         if linked.problem:
@@ -277,7 +282,7 @@ class Effects:
             ModuleKind.PTX,
             linked.ptx,
             architecture=linked.architecture,
-            origin="what cuLinkAddData was given",
+            origin=origin,
         )
 
     def _ptx_in(self, image: bytes) -> bytes | None:

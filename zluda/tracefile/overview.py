@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zluda.tracefile.libraries import launches_inside, library_of
 from zluda.tracefile.records import Allocation
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def overview(trace: Trace) -> dict[str, Any]:
         "left_out": {kind.name.lower(): count for kind, count in trace.left_out().items()},
         "launches_with_ptx": sum(n for _, module, n, _ in kernels if module in with_ptx),
         "fidelity": trace.fidelities(),
+        "libraries": _libraries(trace),
         "modules": [
             {
                 "module": module.id,
@@ -69,6 +71,19 @@ def _name(trace: Trace, call: int) -> str:
     """The kernel that a call launched, else its function."""
     launch = next(trace.iter_launches(call, call + 1), None)
     return trace.call(call).function if launch is None else launch.kernel
+
+
+def _libraries(trace: Trace) -> list[dict[str, Any]]:
+    """A row for each library inside whose calls something was launched."""
+    found: dict[str, dict[str, Any]] = {}
+    for function, launches, time_ns in launches_inside(trace):
+        name = str(library_of(function))
+        row = found.setdefault(name, {"library": name, "functions": {}, "launches": 0, "gpu_time_ns": None})
+        row["functions"][function] = launches
+        row["launches"] += launches
+        if time_ns is not None:
+            row["gpu_time_ns"] = (row["gpu_time_ns"] or 0) + time_ns
+    return list(found.values())
 
 
 def peak_bytes(allocations: list[Allocation]) -> int:

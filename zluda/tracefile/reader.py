@@ -15,6 +15,7 @@ from zluda.tracefile.arguments import ArgumentLayout
 from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
 from zluda.tracefile.gpu_times import ClockFit, GpuTime
 from zluda.tracefile.graphs import GraphLaunches
+from zluda.tracefile.libraries import LibraryCalls
 from zluda.tracefile.records import (
     PAGE_BYTES,
     PAYLOAD_BYTES,
@@ -96,6 +97,11 @@ class Trace:
         return found
 
     @cached_property
+    def libraries(self) -> LibraryCalls:
+        """Which calls are of libraries above the driver, and which were made inside them."""
+        return LibraryCalls(self)
+
+    @cached_property
     def graphs(self) -> GraphLaunches:
         """Which calls stand for nodes of graphs."""
         return GraphLaunches(self)
@@ -171,6 +177,14 @@ class Trace:
         order.
         """
         return list(self._read(rows.kernel, rows.SELECT_KERNELS.format(times=self._times)))
+
+    def launches_below(self, signatures: Sequence[int]) -> Iterator[tuple[int, int, int | None]]:
+        """(signature, launches, their GPU time in ns) for the outermost calls of these signatures around
+        launches.
+        """
+        wanted = ",".join(str(int(number)) for number in signatures)
+        sql = rows.SELECT_LAUNCHES_BELOW.format(signatures=wanted, times=self._times)
+        return self._read(rows.launches_below, sql)
 
     def gpu_times(self) -> Iterator[GpuTime]:
         """When the GPU carried out launches and launches of graphs, in call order; none of a recording that

@@ -28,6 +28,7 @@ META_KEYS = {
     "compute_capability": "of that GPU: [major, minor]",
     "driver_version": "what cuDriverGetVersion said: 13000 is CUDA 13.0",
     "libcuda": "the library that was hooked",
+    "libraries": "those above the driver: name, path, and how many of their functions were hooked",
     "host": "the recording machine's name",
     "system": "its operating system",
     "start": "when recording began, ISO 8601 in UTC",

@@ -121,9 +121,13 @@ PHASE_BEFORE, PHASE_AFTER = 0, 1
 
 # Numbers that stand for data which is no parameter of the function.
 PARAMETER_ATTRIBUTES = 0xFE
+PARAMETER_MADE = 0xFD
+"""What a library made in the call: PTX, machine code; parts are numbered as the library's table lists
+them.
+"""
 
 # The agent's rules for a parameter, and the kinds of special work; see `zluda/trace/spec.py`.
-RULES = {"none": 0, "fixed": 1, "string": 2, "buffer": 3, "image": 4}
+RULES = {"none": 0, "fixed": 1, "string": 2, "buffer": 3, "image": 4, "strings": 5, "guarded": 6}
 DIRECTIONS = {"value": 0, "in": 1, "out": 2, "inout": 3}
 
 # --- places in `control` and in a ring's header ------------------------------------------------------
@@ -183,6 +187,7 @@ def c_defines() -> str:
         "PHASE_BEFORE": PHASE_BEFORE,
         "PHASE_AFTER": PHASE_AFTER,
         "PARAMETER_ATTRIBUTES": PARAMETER_ATTRIBUTES,
+        "PARAMETER_MADE": PARAMETER_MADE,
     }
     for prefix, table in (
         ("KIND_", KINDS),

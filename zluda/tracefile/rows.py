@@ -68,6 +68,23 @@ LEFT JOIN {times} ON gpu_time.call = launch.call
 GROUP BY name, module ORDER BY min(launch.call)
 """
 
+# Each launch with the calls around it, all the way out; of those that are library calls, the outermost
+# counts.
+SELECT_LAUNCHES_BELOW = """
+WITH RECURSIVE inside(launch, at) AS (
+    SELECT call, call FROM launch
+    UNION ALL
+    SELECT inside.launch, parent FROM inside JOIN call ON sequence = at WHERE parent < sequence
+), library(launch, at) AS (
+    SELECT launch, min(at) FROM inside JOIN call ON sequence = at WHERE signature IN ({signatures}) GROUP BY
+    launch
+)
+SELECT signature, count(*), sum(coalesce(duration_ns, gpu_time_ns))
+FROM library JOIN call ON sequence = at JOIN launch ON launch.call = library.launch
+LEFT JOIN {times} ON gpu_time.call = library.launch
+GROUP BY signature ORDER BY min(at)
+"""
+
 _WORD = (1 << 64) - 1
 
 
@@ -209,6 +226,11 @@ def page(row: Sequence[Any]) -> Page:
 def kernel(row: Sequence[Any]) -> tuple[str, int | None, int, int | None]:
     name, owner, launches, time_ns = row
     return _text(name), _optional(owner), _count(launches), _optional(time_ns)
+
+
+def launches_below(row: Sequence[Any]) -> tuple[int, int, int | None]:
+    signature, launches, time_ns = row
+    return _integer(signature), _count(launches), _optional(time_ns)
 
 
 def gap(row: Sequence[Any]) -> Gap:

@@ -16,6 +16,7 @@ from zluda.tracefile.records import Call, Direction, Fidelity, Launch, Parameter
 _SHOWN_BYTES = 32  # of a payload in a line
 _SHOWN_CHARACTERS = 80
 _ROW_BYTES = 16  # of memory in a line
+_MOST_INDENTED = 8
 _VALUE_WORDS = 4  # of an attribute that has no name here
 
 # How a word of a C type is read: (bits, signed). What is not here is 64 bits and printed in hexadecimal.
@@ -23,6 +24,8 @@ _NUMBERS = {
     "int": (32, True),
     "unsigned int": (32, False),
     "size_t": (64, False),
+    "int64_t": (64, True),
+    "signed char": (8, True),
     "long long": (64, True),
     "unsigned long long": (64, False),
     "unsigned short": (16, False),
@@ -33,6 +36,15 @@ _NUMBERS = {
 }
 
 
+# Scalars of libraries, by their type and size.
+_FLOATS = {
+    ("float *", 4): struct.Struct("<f"),
+    ("double *", 8): struct.Struct("<d"),
+    ("cuComplex *", 8): struct.Struct("<2f"),
+    ("cuDoubleComplex *", 16): struct.Struct("<2d"),
+}
+
+
 def call_line(
     call: Call,
     signature: Signature,
@@ -40,14 +52,18 @@ def call_line(
     *,
     result_name: Callable[[int], str],
     start_ns: int,
+    depth: int = 0,
 ) -> str:
-    """One call. ``start_ns`` is the time that counts as zero; ``result_name`` names a CUresult."""
+    """One call, indented by ``depth``. ``start_ns`` is the time that counts as zero; ``result_name`` names a
+    CUresult.
+    """
     arguments = ", ".join(
         _argument(index, parameter, call, payloads) for index, parameter in enumerate(signature.parameters)
     )
     seconds = (call.start_ns - start_ns) / 1e9
     nested = "" if call.parent is None else f" (in #{call.parent})"
-    line = f"#{call.sequence} [{call.thread}] {seconds:.6f} {call.function}({arguments}){nested}"
+    indent = "  " * min(depth, _MOST_INDENTED)
+    line = f"#{call.sequence} [{call.thread}] {seconds:.6f} {indent}{call.function}({arguments}){nested}"
     if call.end_ns is None:
         return printable(f"{line} = ? <never returned>")
     result = "?" if call.result is None else result_name(call.result)
@@ -81,12 +97,20 @@ def _pointee(value: int | bytes) -> str:
 
 def _data(parameter: Parameter, payload: Payload) -> str:
     data = payload.data
+    if parameter.type.count("*") > 1 and "char" in parameter.type:
+        texts = data.removesuffix(b"\0").split(b"\0")
+        return f"[{', '.join(map(_quoted, texts))}]"
     if "char" in parameter.type and "unsigned char" not in parameter.type:
-        text, _, _ = data.partition(b"\0")
-        cut = len(text) > _SHOWN_CHARACTERS
-        return json.dumps(text[:_SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")) + "…" * cut
+        return _quoted(data.partition(b"\0")[0])
+    if (number := _FLOATS.get((parameter.type.removeprefix("const "), len(data)))) is not None:
+        return ", ".join(f"{value:g}" for value in number.unpack(data))
     arrow = "out, " if payload.direction is Direction.OUT else ""
     return f"{_hex(data)} ({arrow}{len(data)} bytes)"
+
+
+def _quoted(text: bytes) -> str:
+    cut = len(text) > _SHOWN_CHARACTERS
+    return json.dumps(text[:_SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")) + "…" * cut
 
 
 def _hex(data: bytes) -> str:

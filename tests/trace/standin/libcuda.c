@@ -433,6 +433,8 @@ image_bytes (const char * image)
 {
   if (*(const uint32_t *) image == 0xba55ed50)
     return 16 + *(const uint64_t *) (image + 8);
+  if (*(const uint32_t *) image == 0x464c457f) /* its programs' ELF files end with the section headers */
+    return *(const uint64_t *) (image + 40) + *(const uint16_t *) (image + 60) * *(const uint16_t *) (image + 58);
   return strlen (image);
 }
 

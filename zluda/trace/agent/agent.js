@@ -3,6 +3,7 @@
 //   agent → session   {type: 'exports', names, path}          the driver is here; answered by
 //   session → agent   {type: 'table', control, directory, …}  and the packed functions, or {type: 'table', error}
 //   agent → session   {type: 'limit', message}                what this recording cannot do
+//   agent → session   {type: 'library', name, path, count, failed}   a library above the driver is hooked
 //   agent → session   {type: 'hooked', count, failed, aliases, addresses}, or {type: 'failed', message}
 
 'use strict';
@@ -19,6 +20,11 @@ let state = null;    // its memory
 let functions = null; // the packed table
 let late = false;     // the program was running before
 
+let libraries = null; // what to hook of them, once the driver is hooked
+const waiting = [];   // libraries that came before the driver
+const memory = [];    // theirs, as long as the agent
+const reached = new Set();  // addresses of their functions that are hooked
+
 let keeper = null;   // of Frida's file descriptors
 let forks = null;    // one at a time
 let exits = null;    // of the main thread
@@ -28,9 +34,11 @@ const PR_SET_PDEATHSIG = 1;
 const MADV_WIPEONFORK = 18;
 const ENDBR64 = 0xfa1e0ff3;
 const JUMP = 0xe9;            // jmp rel32
+const JUMP_SHORT = 0xeb;      // jmp rel8
 const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
 const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
+const MADE_AT = 16;           // in what the C half calls `struct function`
 
 // The program was started so that it dies with the session while it is held (hold.py). From its first
 // instruction on it is to outlive it: taken back by the main thread, whose setting it is.
@@ -207,6 +215,75 @@ function attachAll(exports, table) {
   return { type: 'hooked', count: hooked.size, failed, aliases, addresses: Array.from(hooked.keys()) };
 }
 
+// nvJitLink exports its functions under names with the version.
+function plainName(name) {
+  const versioned = /^__(nvJitLink\w+?)_\d+_\d+$/.exec(name);
+  return versioned === null ? name : versioned[1];
+}
+
+// Where a function's code is: Frida hooks what a first instruction jumps to. The versions of a name share one body, and two
+// hooks there would be entered together.
+function bodyOf(address) {
+  for (let hops = 0; hops !== 8 && !reached.has(address.toString()); hops++) {
+    if (address.readU8() === JUMP)
+      address = address.add(5).add(address.add(1).readS32());
+    else if (address.readU8() === JUMP_SHORT)
+      address = address.add(2).add(address.add(1).readS8());
+    else if (address.readU16() === JUMP_INDIRECT)
+      address = address.add(6).add(address.add(2).readS32()).readPointer();
+    else
+      break;
+  }
+  return address;
+}
+
+// The functions of one library's file. Each file has its own copy of what the C half reads: two versions of one
+// library in a process have functions of their own to ask what they made.
+function hookLibrary(library, module) {
+  const exports = module.enumerateExports().filter(e => e.type === 'function' && plainName(e.name) in library.functions);
+  const addresses = new Map(exports.map(e => [plainName(e.name), e.address]));
+  const copies = Memory.alloc(Math.max(exports.length, 1) * libraries.functionBytes);
+  memory.push(copies);
+  const made = new Map();
+  for (const [name, pairs] of Object.entries(library.made)) {
+    const block = Memory.alloc(8 + 16 * pairs.length);
+    block.writeU64(pairs.length);
+    pairs.flat().forEach((one, index) => block.add(8 + 8 * index).writePointer(addresses.get(one) ?? NULL));
+    made.set(name, block);
+    memory.push(block);
+  }
+  const failed = [];
+  let count = 0;
+  const bodies = exports.map(e => bodyOf(e.address).toString());
+  exports.forEach((e, index) => {
+    const name = plainName(e.name);
+    if (reached.has(bodies[index]))
+      return;
+    const copy = copies.add(index * libraries.functionBytes);
+    Memory.copy(copy, functions.add(library.functions[name] * libraries.functionBytes), libraries.functionBytes);
+    copy.add(MADE_AT).writePointer(made.get(name) ?? NULL);
+    try {
+      Interceptor.attach(e.address, { onEnter: agent.enter, onLeave: agent.leave }, copy);
+      reached.add(bodies[index]);
+      count++;
+    } catch (error) {
+      failed.push([e.name, error.message]);
+    }
+  });
+  Interceptor.flush();
+  send({ type: 'library', name: library.name, path: module.path, count, failed });
+}
+
+function foundLibrary(module) {
+  if (libraries === null) {
+    waiting.push(module);
+    return;
+  }
+  const library = libraries.list.find(one => new RegExp(`^${one.file}(-[0-9a-f]+)?\\.so`).test(module.name));
+  if (library !== undefined)
+    hookLibrary(library, module);
+}
+
 function hook(module) {
   const exports = driverExports(module);
   let table = null;
@@ -230,6 +307,8 @@ function hook(module) {
       setFunction(Memory.allocUtf8String(name), functions.add(index * table.functionBytes));
   });
   send(attachAll(exports, table));
+  libraries = { list: table.libraries, functionBytes: table.functionBytes };
+  waiting.splice(0).forEach(foundLibrary);
 }
 
 rpc.exports = {
@@ -248,12 +327,15 @@ rpc.exports = {
       onAdded(module) {
         if (module.name === options.nvtx)
           module.getExportByName('zluda_nvtx').writePointer(nvtx.module.initialize);
-        if (functions !== null || !/^libcuda\.so/.test(module.name))
+        if (!/^lib(cu|nv|nccl)/.test(module.name))
           return;
         try {
-          hook(module);
+          if (functions === null && /^libcuda\.so/.test(module.name))
+            hook(module);
+          else
+            foundLibrary(module);
         } catch (error) {
-          send({ type: 'failed', message: error.message });
+          send({ type: 'failed', message: `${module.name}: ${error.message}` });
         }
       },
     });

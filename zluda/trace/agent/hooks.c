@@ -62,6 +62,78 @@ write_enter (struct call * call)
   commit (call->thread, record, KIND_ENTER, call->sequence, call->start, function->index, length, call->parent);
 }
 
+/* Of a library's functions: what their pointers point to may be memory of the device, or nothing. */
+
+#define MADE_LIMIT (1ULL << 30)
+#define GUARDED_BYTES 4096
+
+/* Bytes that the host can read, fewer where its memory ends; returns how many. */
+static u64
+read_guarded (u64 address, u64 size, u8 * to)
+{
+  while (size != 0 && read_host (address, size, to) != 0)
+    size /= 2;
+  return size;
+}
+
+static void
+write_guarded (struct call * call, u64 time, u32 index, u64 address, u64 size)
+{
+  u8 room[GUARDED_BYTES];
+
+  if (size <= GUARDED_BYTES)
+  {
+    if ((size = read_guarded (address, size, room)) != 0)
+      write_data (call, time, index, DIRECTION_IN, 0, room, size);
+  }
+  else if (size <= MADE_LIMIT && read_host (address, 1, room) == 0 && read_host (address + size - 1, 1, room) == 0)
+    write_data (call, time, index, DIRECTION_IN, 0, (const void *) address, size); /* an image */
+}
+
+/* An array of C strings: all of them, each with its NUL. */
+static void
+write_strings (struct call * call, u64 time, u32 index, const char * const * strings, u64 count)
+{
+  u64 size = 0, at = 0, number;
+  char * joined;
+
+  for (number = 0; number != count; number++)
+    size += strings[number] != NULL ? strlen (strings[number]) + 1 : 1;
+  joined = g_malloc (size + 1);
+  for (number = 0; number != count; number++)
+  {
+    const char * text = strings[number] != NULL ? strings[number] : "";
+
+    strcpy (joined + at, text);
+    at += strlen (text) + 1;
+  }
+  if (size != 0)
+    write_data (call, time, index, DIRECTION_IN, 0, joined, size);
+  g_free (joined);
+}
+
+/* What the library made in this call, as it says itself. */
+static void
+write_made (struct call * call)
+{
+  const struct made * made = call->function->made;
+  u64 number, size;
+  u8 * content;
+
+  for (number = 0; number != made->count; number++)
+  {
+    size = 0;
+    if (made->pair[number].size == NULL || made->pair[number].content == NULL)
+      continue;
+    if (made->pair[number].size (call->word[0], (u64) &size, 0, 0) & 0xffffffff || size == 0 || size > MADE_LIMIT)
+      continue;
+    content = g_malloc (size);
+    if ((made->pair[number].content (call->word[0], (u64) content, 0, 0) & 0xffffffff) == 0)
+      write_data (call, call->end, PARAMETER_MADE, DIRECTION_OUT, (u32) number, content, size);
+    g_free (content);
+  }
+}
+
 static u64
 buffer_size (const struct call * call, const struct parameter * parameter)
 {
@@ -94,6 +166,12 @@ write_variable (struct call * call, u64 time, u32 direction)
       write_data (call, time, index, direction, 0, data, strlen ((const char *) data));
     else if (parameter->rule == RULE_IMAGE)
       write_image (call, index, data);
+    else if (parameter->rule == RULE_STRINGS)
+      write_strings (call, time, index, (const char * const *) data, call->word[parameter->count] & 0xffffffff);
+    else if (parameter->rule == RULE_GUARDED)
+      write_guarded (call, time, index, (u64) data, parameter->size);
+    else if (function->library)
+      write_guarded (call, time, index, (u64) data, buffer_size (call, parameter));
     else
       write_data (call, time, index, direction, 0, data, buffer_size (call, parameter));
   }
@@ -179,15 +257,17 @@ enter (GumInvocationContext * context)
   if (state.timing && may_work (function))
     call->work = atomic_add (&state.work, 1) + 1;
   call->parent = call->outer = self->current;
+  call->outer_library = self->in_library;
   call->start = call->end = now ();
   if (state.captures != 0 && goes_to_stream (function) && is_capturing (call->stream))
   {
     call->flags |= LEAVE_DEFERRED;
-    if (call->parent == 0)
+    if (call->parent == 0 || self->in_library)
       call->parent = capture_of (call->stream);
   }
   call->sequence = atomic_add (&CONTROL (SEQUENCE), 1 + calls_of_graph (call));
   self->current = call->sequence + 1;
+  self->in_library = function->library;
 
   if (function->special >= SPECIAL_LAUNCH && function->special <= SPECIAL_LAUNCH_COOPERATIVE)
   {
@@ -198,7 +278,7 @@ enter (GumInvocationContext * context)
   }
   else if (function->special == SPECIAL_GRAPH_LAUNCH)
     choose (call);
-  if (state.late)
+  if (state.late && !function->library)
     find_earlier_memory (call);
   write_enter (call);
   if (function->variable & HAS_VARIABLE)
@@ -246,10 +326,10 @@ write_leave (struct call * call, u64 result)
 
     if (parameter->rule != RULE_FIXED || !(parameter->direction & DIRECTION_OUT))
       continue;
-    if (call->word[index] != 0)
-      memcpy (body, (void *) call->word[index], parameter->size);
-    else
+    if (call->word[index] == 0 || (function->library && read_host (call->word[index], parameter->size, body) != 0))
       memset (body, 0, parameter->size);
+    else if (!function->library)
+      memcpy (body, (void *) call->word[index], parameter->size);
     body += parameter->size;
   }
   commit (call->thread, record, KIND_LEAVE, call->sequence, call->end, call->flags & 0xff, length, 0);
@@ -279,6 +359,8 @@ leave (GumInvocationContext * context)
       write_variable (call, call->end, DIRECTION_OUT);
     if (call->function->special)
       leave_special (call);
+    if (call->function->made != NULL)
+      write_made (call);
   }
   else
     leave_failed (call, result);
@@ -300,6 +382,7 @@ leave (GumInvocationContext * context)
     call_left (call->function);
   allow_as_before (mode);
   self->current = call->outer;
+  self->in_library = call->outer_library;
   self->busy = 0;
 }
 

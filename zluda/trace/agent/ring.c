@@ -187,6 +187,7 @@ struct call
   struct thread * thread;
   u64 sequence, parent, start, end;
   u64 outer;                          /* the call around this one, as `current` of the thread */
+  u32 outer_library;                  /* likewise, as `in_library` */
   u64 word[MAX_PARAMETERS];
   struct layout * layout;
   u64 stream;

@@ -99,7 +99,19 @@ struct function
   u8 per_thread;  /* a _ptsz or _ptds form: stream 0 is the thread's own */
   u8 variable;    /* has data of variable size */
   u8 marks;       /* MARK_: opens or closes the window of what is chosen */
+  u64 library;    /* of a library above the driver: what its pointers point to may be the device's */
+  const struct made * made; /* what it makes, of its own library; NULL: nothing */
   struct parameter parameter[MAX_PARAMETERS];
+};
+
+/* How a library tells what one of its functions has made: pairs of functions, (handle, where to). NULL: it has none. */
+struct made
+{
+  u64 count;
+  struct
+  {
+    entry size, content;
+  } pair[1];
 };
 
 struct stands_for
@@ -139,6 +151,7 @@ struct thread
   u64 mapped;
   u64 current;         /* the innermost open call's number + 1 */
   u32 busy;            /* the agent itself is calling the driver */
+  u32 in_library;      /* that call is of a library's function */
   u32 id;
   u64 last_handle, last_generation;
   struct layout * last_layout;
