@@ -12,11 +12,13 @@ import pytest
 
 import zluda
 from zluda.diff import BufferComparison, Element, LaunchResult, ReplayResult, Verdict
+from zluda.diff.proof import Proof
 from zluda.diff.values import compare
 from zluda.report import words
 from zluda.report.html import render, write_page
 from zluda.report.side_by_side import Grid, Unread
 from zluda.report.terminal import print_grid, print_result
+from zluda.tracefile import Fidelity
 
 SAME = compare(bytes(64), bytes(64), "f32", base=0x1000)
 
@@ -345,3 +347,20 @@ def test_a_trace_replayed_twice_on_a_device_shows_the_worse() -> None:
     grid = Grid.of([replay(launch(1)), replay(differs(1)), replay(launch(1))])
     cell = grid.cell("corpus/scale/trace.bin", "cpu")
     assert isinstance(cell, zluda.diff.ReplayResult) and cell.verdict is Verdict.DIFFERS
+
+
+def test_the_page_says_what_the_gpu_ran_and_whether_the_trace_is_proved() -> None:
+    proof = Proof(True, "", "NVIDIA H200", 13000, 2, 1.0, {"identical": 2})
+    results = [launch(1, fidelity=Fidelity.SAME_PTX), launch(2, fidelity=Fidelity.SIBLING), copy(3)]
+    text = render([replay(*results, meta={"proof": proof.to_json()})])
+    assert "proved: 2 of 2 launches identical twice" in text
+    ran = "the GPU ran what was compiled from it: 1; the GPU ran machine code of the same source: 1"
+    assert ran in text
+    assert "proved" not in render([replay(launch(1))])
+
+
+def test_a_difference_from_sibling_code_says_so() -> None:
+    sibling = launch(1, Verdict.DIFFERS, buffers=(differing(1, 2),), fidelity=Fidelity.SIBLING)
+    said = "the GPU ran machine code of the same source, not this PTX"
+    assert said in printed(replay(sibling), io.StringIO())
+    assert said not in printed(replay(differs(1)), io.StringIO())

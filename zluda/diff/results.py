@@ -304,6 +304,11 @@ class ReplayResult:
                 return FirstDivergence(result, buffer, element)
         return None
 
+    @property
+    def fidelity(self) -> dict[str, int]:
+        """What the recorded GPU ran, seen from the PTX that is replayed (:class:`Fidelity`) → launches."""
+        return dict(Counter(one.fidelity.value for one in self.results if one.kind == "launch"))
+
     def exit_status(self, allow: Iterable[Verdict] = ()) -> int:
         return exit_status(self.counts, allow)
 
@@ -335,7 +340,7 @@ class ReplayResult:
             "seconds": round(self.seconds, 6),
             "product": self.product,
             "relocated": self.relocated,
-            "fidelity": dict(Counter(one.fidelity.value for one in self.results if one.kind == "launch")),
+            "fidelity": self.fidelity,
             "printed": {str(one.call): one.printed for one in self.results if one.printed},
         }
 

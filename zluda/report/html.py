@@ -8,11 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from zluda.diff.proof import Proof
 from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
 from zluda.diff.values import CLASSES
 from zluda.errors import Error
 from zluda.report import recording, words
 from zluda.report.names import readable
+from zluda.report.proof import sentence
 from zluda.report.side_by_side import Grid, Unread
 from zluda.report.summary import failures, other_reasons, shown_launches
 from zluda.report.terminal import MARKS
@@ -229,7 +231,12 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
 
 def _facts(result: ReplayResult) -> list[tuple[str, str]]:
     facts = [("Trace", result.trace), ("Replayed on", words.where(result)), ("Numerics", result.numerics)]
-    return [*facts, *recording.facts(result.meta), ("Replay took", words.seconds(result.seconds))]
+    facts += recording.facts(result.meta)
+    ran = words.ran(result.fidelity)
+    facts += [("Launches", "; ".join(ran))] if ran else []
+    proof = Proof.of(result.meta, result.trace)
+    facts += [("Proof", sentence(proof))] if proof is not None else []
+    return [*facts, ("Replay took", words.seconds(result.seconds))]
 
 
 def _row(result: LaunchResult) -> dict[str, Any]:

@@ -89,19 +89,11 @@ def _timed(times: Mapping[str, Any]) -> str:
     return text if error is None else f"{text}; when, to within {words.seconds(error / 1e9)}"
 
 
-_RAN = {
-    "same-ptx": "the GPU ran what was compiled from it",
-    "sibling": "the GPU ran machine code of the same source",
-    "unknown": "what the GPU ran is not known",
-}
-
-
 def _translatable(overview: Mapping[str, Any]) -> str:
     """The share of launches that can be translated, and how near their PTX is to what ran."""
     with_ptx, launches = overview["launches_with_ptx"], overview["counts"]["launches"]
     text = f"PTX for {with_ptx:,} of {words.plural(launches, 'launch', 'launches')}"
-    ran = [f"{_RAN[kind]}: {count:,}" for kind, count in overview["fidelity"].items()]
-    return "; ".join([text, *ran])
+    return "; ".join([text, *words.ran(overview["fidelity"])])
 
 
 def _lists(overview: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Rows]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from zluda.diff.results import (
@@ -19,6 +19,12 @@ from zluda.report.names import readable
 
 # How many digits tell two numbers of a type apart.
 _DIGITS = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
+
+_RAN = {
+    "same-ptx": "the GPU ran what was compiled from it",
+    "sibling": "the GPU ran machine code of the same source",
+    "unknown": "what the GPU ran is not known",
+}
 
 # What fails, as verbs: (verdicts, one does, several do).
 _FAILURES = (
@@ -157,6 +163,11 @@ def relocated(result: ReplayResult) -> str:
     if handles:
         told.append(f"{plural(handles, 'texture or surface handle')} exchanged in parameters")
     return "; ".join(told)
+
+
+def ran(fidelity: Mapping[str, int]) -> list[str]:
+    """What the recorded GPU ran, seen from the PTX on record: of each kind of fidelity, how many launches."""
+    return [f"{_RAN.get(kind, kind)}: {count:,}" for kind, count in fidelity.items()]
 
 
 def short_name(trace: str) -> str:
