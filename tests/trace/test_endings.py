@@ -369,3 +369,31 @@ def test_threads_that_start_subprocesses_together(standin: StandIn, tmp_path: Pa
     assert recorded.status == 0
     with open_trace(recorded.trace) as trace:
         assert [call.function for call in trace.iter_calls()] == ["cuInit", "cuInit"]
+
+
+def test_recording_goes_on_after_a_child_of_posix_spawn(standin: StandIn, tmp_path: Path) -> None:
+    """Until it is another program such a child runs in its parent's memory (agent/execs.c)."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ctypes, os, sys, threading\n"
+        "driver, app = ctypes.CDLL(sys.argv[1]), sys.argv[2]\n"
+        "assert driver.cuInit(0) == 0\n"
+        "assert os.system('true') == 0\n"
+        "assert driver.cuInit(0) == 0\n"
+        "def start():\n"
+        "    child = os.posix_spawn(app, [app, 'saxpy'], os.environ)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "threads = [threading.Thread(target=start) for number in range(2)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert driver.cuInit(0) == 0\n"
+    )
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, str(program), standin.driver, standin.app)
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        assert [call.function for call in trace.iter_calls()] == ["cuInit"] * 3, recorded.errors
+    children = list(tmp_path.glob("trace.*.bin"))
+    assert len(children) == 2, recorded.errors
+    for path in children:
+        with open_trace(path) as trace:
+            assert "cuLaunchKernel" in {call.function for call in trace.iter_calls()}

@@ -226,13 +226,13 @@ class Session:
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep += [session, script]
         script.load()
-        sources = (self._source, spec.keeper_source(), spec.forks_source(), spec.exits_source())
+        separate = (spec.keeper_source(), spec.forks_source(), spec.execs_source(), spec.exits_source())
         options = {
             "follow": self._options.follow_children,
             "late": late,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
-        script.exports_sync.begin(*sources, spec.nvtx_source(), options)
+        script.exports_sync.begin(self._source, *separate, spec.nvtx_source(), options)
 
     # --- messages -------------------------------------------------------------------------------------
 

@@ -317,6 +317,11 @@ def forks_source() -> str:
     return resources.files("zluda.trace.agent").joinpath("forks.c").read_text("utf-8")
 
 
+def execs_source() -> str:
+    """The C code that tells which process becomes another program, a module of its own."""
+    return resources.files("zluda.trace.agent").joinpath("execs.c").read_text("utf-8")
+
+
 def exits_source() -> str:
     """The C code that keeps the main thread until the others have ended, a module of its own."""
     return resources.files("zluda.trace.agent").joinpath("exits.c").read_text("utf-8")

@@ -27,6 +27,8 @@ const reached = new Set();  // addresses of their functions that are hooked
 
 let keeper = null;   // of Frida's file descriptors
 let forks = null;    // one at a time
+let execs = null;    // who becomes another program
+let control = null;  // path of the file that the recording is steered by
 let exits = null;    // of the main thread
 let nvtx = null;     // what takes the place of NVTX's functions
 
@@ -72,31 +74,60 @@ function jumpAt(address) {
   return null;
 }
 
-// Threads fork one after the other, see forks.c.
-function forkAlone(cSource) {
-  const fork = Module.getGlobalExportByName('fork');
-  const jump = jumpAt(fork);
+// Has a function that Frida hooks go first to another of ours, which gets where Frida's jump leads as `hooked`. What
+// `compile` returns lives as long as the script.
+function comeBefore(name, what, compile) {
+  const address = Module.getGlobalExportByName(name);
+  const jump = jumpAt(address);
   if (jump === null) {
-    const start = Array.from(new Uint8Array(fork.readByteArray(16)), byte => byte.toString(16).padStart(2, '0')).join('');
-    const message = `Frida hooks fork in another way here (${start}); threads that fork together may end the program`;
-    send({ type: 'limit', message });
-    return;
+    const start = Array.from(new Uint8Array(address.readByteArray(16)), byte => byte.toString(16).padStart(2, '0')).join('');
+    send({ type: 'limit', message: `Frida hooks ${name} in another way here (${start}); ${what}` });
+    return null;
   }
-  const page = Process.pageSize;
-  const forking = Memory.alloc(page);
-  const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
-  madvise(forking, page, MADV_WIPEONFORK);
-  forks = new CModule(cSource, {
-    forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork: jump.target,
-  });
-  forks.memory = [forking, Memory.alloc(page, { near: fork, maxDistance: 0x7fff0000 })];  // as long as the module
-  const island = forks.memory[1];  // where a near jump reaches it
+  const module = compile(jump.target);
+  const island = Memory.alloc(Process.pageSize, { near: address, maxDistance: 0x7fff0000 });  // where a near jump reaches it
+  module.island = island;
   Memory.patchCode(island, 16, code => {
     const writer = new X86Writer(code, { pc: island });
-    writer.putJmpAddress(forks.fork_alone);
+    writer.putJmpAddress(module.first);
     writer.flush();
   });
   jump.redirect(island);
+  return module;
+}
+
+// Threads fork one after the other, see forks.c.
+function forkAlone(cSource) {
+  forks = comeBefore('fork', 'threads that fork together may end the program', hooked_fork => {
+    const page = Process.pageSize;
+    const forking = Memory.alloc(page);
+    const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
+    madvise(forking, page, MADV_WIPEONFORK);
+    const module = new CModule(cSource, { forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork });
+    return { module, forking, first: module.fork_alone };
+  });
+}
+
+// Who becomes another program, see execs.c.
+function tellExecs(cSource) {
+  execs = comeBefore('execve', 'recording ends where the program starts another by posix_spawn', hooked_exec => {
+    const becoming = Memory.alloc(4);
+    const module = new CModule(cSource, { becoming, getpid: Module.getGlobalExportByName('getpid'), hooked_exec });
+    return { module, becoming, first: module.told_exec };
+  });
+}
+
+// Whether scripts are disposed of for a child that is to become another program, in our memory until it does: the file
+// that steers this recording is in its map.
+function isForChild() {
+  const pid = execs === null ? 0 : execs.becoming.readS32();
+  if (pid === 0 || pid === Process.id)
+    return false;
+  try {
+    return File.readAllText(`/proc/${pid}/maps`).includes(control);
+  } catch (error) {
+    return false;  // it is another program, or gone
+  }
 }
 
 // Frida's descriptors outlive a close_range of the program, see descriptors.c.
@@ -169,11 +200,12 @@ function startAgent(table) {
   agent.choice = Memory.alloc(table.choice.length);
   agent.choice.writeByteArray(table.choice);
   const openControl = new NativeFunction(agent.open_control, 'pointer', ['pointer']);
-  const control = openControl(Memory.allocUtf8String(table.control));
-  if (control.isNull())
-    throw new Error(`cannot map ${table.control}`);
+  control = table.control;
+  const map = openControl(Memory.allocUtf8String(control));
+  if (map.isNull())
+    throw new Error(`cannot map ${control}`);
   const start = new NativeFunction(agent.start, 'int', ['pointer', 'pointer', 'pointer', 'int', 'int', 'uint64']);
-  const failed = start(control, Memory.allocUtf8String(table.directory), agent.choice, table.outputs,
+  const failed = start(map, Memory.allocUtf8String(table.directory), agent.choice, table.outputs,
     late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
@@ -312,11 +344,13 @@ function hook(module) {
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource, forksSource, exitsSource, nvtxSource, options) {
+  begin(cSource, keeperSource, forksSource, execsSource, exitsSource, nvtxSource, options) {
     source = cSource;
     late = options.late;
-    if (options.follow)
+    if (options.follow) {
       forkAlone(forksSource);
+      tellExecs(execsSource);
+    }
     keepDescriptors(keeperSource);
     if (!late)
       outliveSession();
@@ -341,6 +375,8 @@ rpc.exports = {
     });
   },
   dispose() {
+    if (isForChild())
+      return;
     if (nvtx !== null)
       nvtx.sink.writePointer(NULL);
     if (agent !== null)
