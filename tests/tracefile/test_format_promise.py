@@ -32,6 +32,7 @@ from zluda.tracefile import (
     schema,
 )
 from zluda.tracefile.jsonl import read_jsonl, write_jsonl
+from zluda.tracefile.libraries import library_of
 from zluda.tracefile.salvage import check_whole
 
 VERSION_1 = Path(__file__).parent / "golden" / "v1"
@@ -176,3 +177,21 @@ def test_a_version_is_in_the_table_of_the_docs() -> None:
     assert re.findall(r"^\| (\d+) \|", page, re.MULTILINE) == [
         str(n) for n in range(1, schema.USER_VERSION + 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("function", "library"),
+    [
+        ("cublasSgemm_v2", "cuBLAS"),
+        ("cutensorContract", "another library"),  # which no recorder of this version knows
+        ("nvfatbinAddPTX", "another library"),
+        ("cuLaunchKernel", None),
+        ("cudbgApiInit", None),
+        ("nvtxRangePushA", None),
+        ("zluda_state", None),
+    ],
+)
+def test_calls_of_libraries_that_come_later_are_told_from_the_drivers(
+    function: str, library: str | None
+) -> None:
+    assert library_of(function) == library

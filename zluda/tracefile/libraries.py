@@ -7,6 +7,7 @@ inside a call of its own, the program's library made it, so it is part of what i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -28,12 +29,18 @@ _PREFIXES = {
     "nvrtc": "NVRTC",
     "nvJitLink": "nvJitLink",
 }
+# The driver's own, for debuggers too; NVTX; and calls that stand for others (STATE_CALL in subset.py).
+_NO_LIBRARY = re.compile(r"cu[A-Z]|cudbg|nvtx|zluda_")
 
 
 @cache
 def library_of(function: str) -> str | None:
-    """The library that a recorded function is of; None for the driver's own."""
-    return next((name for prefix, name in _PREFIXES.items() if function.startswith(prefix)), None)
+    """The library that a recorded function is of; None for the driver's own.
+
+    Of one that a later recorder knows and this reader does not, some name: its calls are read all the same.
+    """
+    known = next((name for prefix, name in _PREFIXES.items() if function.startswith(prefix)), None)
+    return known or (None if _NO_LIBRARY.match(function) else "another library")
 
 
 class LibraryCalls:
