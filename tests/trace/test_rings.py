@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import mmap
 import shutil
 import struct
 from itertools import pairwise
@@ -392,3 +394,44 @@ def test_no_two_allocations_of_one_place_live_together(
     for (base, _, died), (next_base, born, _) in pairwise(found):
         assert base != next_base or (died is not None and died <= born)
     assert sum(died is None for _, _, died in found) >= len(held)
+
+
+class _Advised(mmap.mmap):
+    """A mapping that tells what was asked of the kernel for it."""
+
+    asked: list[tuple[int, int]]
+    error: OSError | None = None
+
+    def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
+        assert (option, start % 4096) == (22, 0)  # MADV_POPULATE_READ
+        self.asked.append((start - ring.RING_HEADER_BYTES, length))
+        if self.error is not None:
+            raise self.error
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EINVAL, "an old kernel")])
+def test_pages_are_made_ahead_of_the_producer_in_its_first_lap(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    producer = Producer.create(rings_directory(trace), ring_bytes=80 * MIB)
+    monkeypatch.setattr("zluda.tracefile.ring_reader.mmap.mmap", _Advised)
+    _Advised.asked, _Advised.error = [], error
+    consumer = Ring(producer.directory / "ring-0")
+    wanted = {
+        0: [],
+        MIB - 128: [],  # hardly used
+        2 * MIB: [(2 * MIB, 32 * MIB)],
+        2 * MIB + 128: [],
+        50 * MIB: [(50 * MIB, 30 * MIB)],
+        60 * MIB: [],
+        90 * MIB: [],  # the second lap
+    }
+    for written, expected in wanted.items():
+        monkeypatch.setattr(Ring, "head", written // ring.SLOT_BYTES)
+        _Advised.asked = []
+        consumer.warm()
+        assert _Advised.asked == (expected if error is None or written == 2 * MIB else [])
+    consumer.close()

@@ -126,6 +126,8 @@ class Drain:
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
         for found in open_rings(self.directory, self._rings):
             found.tail = max(found.tail, self._tails.get(found.path.name, 0))
+        for one in self._rings.values():
+            one.warm()
         found_batches = (one.batch(self._pass_slots) for one in self._rings.values())
         batches = [batch for batch in found_batches if batch is not None]
         for batch in batches:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_WARM_FROM, _WARM_AHEAD = 1 << 20, 32 << 20
+_MADV_POPULATE_READ = 22
+
+
 class Record(NamedTuple):
     """One record taken out of a ring."""
 
@@ -56,6 +60,7 @@ class Ring:
         self.thread = self._word("THREAD")
         self.tail = self._word("TAIL")
         self._held: tuple[int, int] | None = None  # (slot, number) of the last outermost call
+        self._warm = 0  # bytes of slots that the kernel has pages for
 
     def _word(self, name: str) -> int:
         return int(struct.unpack_from("<Q", self._map, RING[name])[0])
@@ -133,6 +138,21 @@ class Ring:
     def release(self, tail: int) -> None:
         """Give the slots before ``tail`` back to the producer."""
         struct.pack_into("<Q", self._map, RING["TAIL"], tail)
+
+    def warm(self) -> None:
+        """Have the kernel make the pages that the producer is about to write for the first time: its stores
+        then take half the time. Called often; does nothing from the second lap on, and for rings hardly used.
+        """
+        written, whole = self.head * SLOT_BYTES, self.capacity * SLOT_BYTES
+        end = min(written + _WARM_AHEAD, whole)
+        if written < _WARM_FROM or end - self._warm < mmap.PAGESIZE or self._warm == whole:
+            return
+        start = max(self._warm, written) // mmap.PAGESIZE * mmap.PAGESIZE
+        try:
+            self._map.madvise(_MADV_POPULATE_READ, RING_HEADER_BYTES + start, end - start)
+        except OSError:  # a kernel before 5.14, or a full disk: the producer goes on as it would have
+            end = whole
+        self._warm = end
 
     def close(self) -> None:
         self._map.close()
