@@ -17,7 +17,8 @@ def command(file: str, output: str, **chosen: bool) -> None:
     """Write a trace without some of what it holds; without an option, without machine code.
 
     A trace without machine code replays; on cuda:N the driver then compiles the PTX. A trace without contents
-    can be looked into, but not replayed. Scalars among the parameters stay, and so do file names in PTX.
+    can be looked into, and replayed where the replay comes to them by itself. Scalars among the parameters
+    stay, and so do file names in PTX.
 
     Example: zluda strip trace.bin --machine-code --names -o report.bin
     """
