@@ -13,11 +13,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from zluda.numerics.texture.tables import LOG2, SRGB
+from zluda.numerics.texture.tables import EXP2, LOG2, SRGB, srgb_limits
 
 SERVICES = Path(__file__).resolve().parent.parent / "zluda" / "compiler" / "services"
 FLAGS = ("-rdc=true", "-std=c++17", "-arch=compute_75", "-ptx")
-TABLES = {"log2.inc": LOG2, "srgb.inc": SRGB}
+TABLES = {
+    "log2.inc": LOG2,
+    "exp2.inc": EXP2,
+    "srgb.inc": SRGB,
+    "srgb_limits.inc": srgb_limits(),
+}
 RENAMED = ("vprintf", "__assertfail", "malloc", "free")
 
 

@@ -120,10 +120,12 @@ static __device__ i32 fixed_point(float x, u32 size, u32 address, bool normalize
   return (i32)max(min(fixed, 1ll << 30), -(1ll << 30));
 }
 
+// A probe is `shift` 256ths of a texel from there; unfiltered ones (that have no halves taken off) count them too.
 __device__ __noinline__ Place zluda_placed(float x, u32 size, u32 address, bool normalized, bool linear, i32 offset,
-                                           bool gathers = false) {
+                                           bool gathers = false, bool probes = false, i32 shift = 0) {
   if (!normalized && address < BORDER) address = CLAMP;
-  i32 fixed = fixed_point(x, size, address, normalized, linear) + offset * 256;
+  i32 fixed = fixed_point(x, size, address, normalized, linear || probes) + offset * 256;
+  if (probes) fixed = linear ? fixed + shift : (fixed + 128 + shift) & ~255;
   if (address == CLAMP && !gathers) fixed = clamp(fixed, 0, ((i32)size - 1) * 256);
   i32 first = fixed >> 8;
   return {wrapped(first, size, address), wrapped(first + 1, size, address), (u32)fixed & 255};
@@ -173,15 +175,24 @@ __device__ __noinline__ u32 zluda_decoded(const Descriptor *t, i32 raw, u32 chan
   return as_bits(fmaxf(__fdiv_rn((float)raw, largest(t->format)), -1.0f));
 }
 
+__constant__ float __zluda_srgb_limits[255] = {
+#include "srgb_limits.inc"
+};
+
 static __device__ u32 encoded_srgb(float x) {
-  float best = 2;
   u32 found = 0;
   #pragma unroll 1
-  for (u32 i = 0; i < 256; i++) {
-    float distance = fabsf(as_float(half_to_float(__zluda_srgb[i])) - x);
-    if (distance <= best) best = distance, found = i;
-  }
+  for (u32 i = 0; i < 255; i++) found += x >= __zluda_srgb_limits[i];
   return found;
+}
+
+// A number between -1 and 1 as a normalised integer: cut to four bits more than that has, then rounded to nearest,
+// ties towards zero.
+static __device__ i32 normalized_integer(float x, u32 format) {
+  int bits = format == U8 ? 12 : format == S8 ? 11 : format == U16 ? 20 : 19;
+  double cut = floor(fabs((double)x) * (1 << bits)) / (1 << bits);
+  i32 whole = (i32)ceil(cut * largest(format) - 0.5);
+  return x < 0 ? -whole : whole;
 }
 
 // Cut, not rounded; what is too large is the largest number. A NaN keeps its highest bits.
@@ -193,7 +204,7 @@ static __device__ u32 float_to_half(u32 bits) {
   return sign | (u32)(as_float(rest) * 16777216.0f);
 }
 
-// The border's colour in the format's bits: floats are cut, not rounded, and integers take the lowest bits.
+// The border's colour in the format's bits: halves are cut, and integers take the lowest bits.
 extern "C" __device__ __noinline__ i32 __zluda_border(const Descriptor *t, const Descriptor *s, u32 channel) {
   if (channel >= t->channels) return 0;
   float value = s->border[channel];
@@ -204,7 +215,7 @@ extern "C" __device__ __noinline__ i32 __zluda_border(const Descriptor *t, const
     bool is_signed = format == S8 || format == S16;
     value = fminf(fmaxf(value, is_signed ? -1.0f : 0.0f), 1.0f);
     if (decodes_srgb(t, channel)) return encoded_srgb(value);
-    return (i32)floor((double)value * largest(format) + (is_signed ? 0.5 : 0.0));
+    return normalized_integer(value, format);
   }
   switch (format) {
     case U8: return bits & 0xff;
@@ -360,7 +371,7 @@ static __device__ i32 optimised(const Descriptor *s, i32 fixed) {
 // A level of detail in 256ths, biased and clamped; where the instruction has none, 0 and only clamped.
 static __device__ i32 chosen_lod(const Descriptor *t, const Descriptor *s, float lod, bool explicit_lod) {
   i32 fixed = explicit_lod ? optimised(s, fixed_lod(lod) + fixed_lod(fminf(fmaxf(s->mip_bias, -15.0f), 15.0f))) : 0;
-  fixed = clamp(fixed, fixed_lod(s->min_lod), fixed_lod(s->max_lod));
+  fixed = max(min(fixed, fixed_lod(s->max_lod)), fixed_lod(s->min_lod));
   return clamp(fixed, 0, ((i32)t->levels - 1) * 256);
 }
 
@@ -409,6 +420,8 @@ struct Where {
   float x, y, z;
   i32 slice;         // layer or face
   i32 ox, oy, oz;    // offsets in texels
+  bool probes;       // whether this is one of an anisotropic footprint's places
+  i32 shift_x, shift_y;
 };
 
 template <int DIMENSIONS>
@@ -427,10 +440,11 @@ __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 
   const Level *level = &w.t->level[number];
   bool normalized = by_fractions(w.t, w.s), linear = w.s->filter != 0;
   bool seamless = DIMENSIONS == SEAMLESS_FACES;
-  Place x = zluda_placed(w.x, level->width, seamless ? BEYOND : w.s->address[0], normalized, linear, w.ox);
+  Place x = zluda_placed(w.x, level->width, seamless ? BEYOND : w.s->address[0], normalized, linear, w.ox, false,
+                         w.probes, w.shift_x);
   // A line is an image of one row, and is read at its upper edge.
   Place y = zluda_placed(DIMENSIONS > 1 ? w.y : 0.0f, level->height, seamless ? BEYOND : w.s->address[1], normalized,
-                         linear, w.oy);
+                         linear, w.oy, false, w.probes, w.shift_y);
   Place z = {w.slice, w.slice, 0};
   if (DIMENSIONS == 3) z = zluda_placed(w.z, level->depth, w.s->address[2], normalized, linear, w.oz);
   Pair slices = split(share, z.weight, false);
@@ -683,14 +697,21 @@ __device__ __noinline__ float zluda_length(Vector3 v, bool solid, bool diagonal)
   return __fadd_rn(longest, second);
 }
 
+struct Axis {
+  float length;
+  Vector3 along;
+};
+
+static __device__ Axis longer(Axis one, Axis other) { return other.length > one.length ? other : one; }
+
 // The longer axis of the footprint that two vectors span. Across an edge of a cube (`bent`) only they count.
-static __device__ float major_axis(Vector3 a, Vector3 b, bool solid, bool bent) {
-  float most = fmaxf(zluda_length(a, solid, false), zluda_length(b, solid, false));
+static __device__ Axis major_axis(Vector3 a, Vector3 b, bool solid, bool bent) {
+  Axis most = longer({zluda_length(a, solid, false), a}, {zluda_length(b, solid, false), b});
   if (bent) return most;
   #pragma unroll 1
   for (int i = 0; i < 2; i++) {
     Vector3 diagonal = {sum_of(a.x, b.x), sum_of(a.y, b.y), sum_of(a.z, b.z)};
-    most = fmaxf(most, zluda_length(diagonal, solid, true));
+    most = longer(most, {zluda_length(diagonal, solid, true), diagonal});
     b.x = -b.x, b.y = -b.y, b.z = -b.z;
   }
   return most;
@@ -712,28 +733,125 @@ static __device__ i32 most_anisotropy(const Descriptor *s) {
   return n < 2 ? 0 : n < 4 ? 256 : n < 6 ? 512 : n < 8 ? 656 : n < 10 ? 768 : n < 12 ? 848 : n < 16 ? 912 : 1024;
 }
 
+struct Footprint {
+  float lod;
+  i32 ratio;  // of its axes, in 256ths of an octave
+  float x, y;  // the longer axis
+};
+
 // The level of detail: the longer axis' or, of an anisotropic sampler, the shorter one's, which is the area of
 // the footprint by the longer one.
-static __device__ float footprint_lod(const Descriptor *s, Vector3 a, Vector3 b, bool solid, bool bent) {
-  i32 major = logarithm(major_axis(a, b, solid, bent)), ratio = most_anisotropy(s);
-  if (!ratio || solid || bent) return major * 0.00390625f;
+static __device__ Footprint footprint_of(const Descriptor *s, Vector3 a, Vector3 b, bool solid, bool bent) {
+  Axis axis = major_axis(a, b, solid, bent);
+  i32 major = logarithm(axis.length), most = most_anisotropy(s);
+  if (!most || solid || bent) return {major * 0.00390625f, 0, 0, 0};
   i32 area = logarithm(sum_of(zluda_product(a.x, b.y), -zluda_product(a.y, b.x)));
-  return max(area - major, major - ratio) * 0.00390625f;
+  i32 minor = max(area - major, major - most);
+  return {minor * 0.00390625f, major - max(minor, 0), axis.along.x, axis.along.y};
 }
 
 static __device__ float in_texels(float x, u32 size) { return x == x ? zluda_product(x, (float)size) : 0; }
 
-ENTRY float __zluda_lod_1d(u64 t, u64 s, float dx, float dy) {
-  u32 width = __zluda_descriptor(t)->level[0].width;
-  Vector3 a = {in_texels(dx, width), 0, 0}, b = {in_texels(dy, width), 0, 0};
-  return footprint_lod(__zluda_descriptor(s), a, b, false, false);
+// 256 / 2^(i / 256), rounded, but for the first, which is 256.
+__constant__ u8 __zluda_exp2[256] = {
+#include "exp2.inc"
+};
+
+// How many probes there are, each a step from the next, and what the inner and the two outer ones weigh, of
+// 256 << shift together.
+struct Probes {
+  i32 count, step_x, step_y;  // the steps in 512ths of a texel
+  u32 inner, outer, shift;
+};
+
+static __device__ i32 half_up(float x) { return (i32)floorf(x + 0.5f); }
+
+static __device__ Probes probes_of(Footprint f) {
+  // The direction: 64ths, here of the true length. What the unit makes of those not along an axis is at times one or
+  // two 64ths off.
+  float length = __fsqrt_rn(__fadd_rn(__fmul_rn(f.x, f.x), __fmul_rn(f.y, f.y)));
+  i32 x = half_up(__fdiv_rn(64 * f.x, length)), y = half_up(__fdiv_rn(64 * f.y, length));
+  u32 reciprocal = (f.ratio & 255) ? __zluda_exp2[f.ratio & 255] : 256;
+  if (f.ratio <= 256) {  // two, as far apart as the footprint is longer than wide
+    i32 apart = 256 - (i32)(reciprocal >> (f.ratio >> 8));
+    return {2, 4 * half_up(apart * x * 0.0078125f), 4 * half_up(apart * y * 0.0078125f), 256, 256, 1};
+  }
+  u32 shift = f.ratio <= 510 ? 1 : 2, whole = 256 << shift;
+  u32 inner = f.ratio <= 510 ? reciprocal : f.ratio <= 512 ? 256 : reciprocal >> ((f.ratio >> 8) - 2);
+  i32 count = 4;
+  #pragma unroll 1
+  while ((whole - (count - 2) * inner) >> 1 > inner) count += 2;
+  return {count, 4 * x, 4 * y, inner, (whole - (count - 2) * inner) >> 1, shift};
 }
 
-ENTRY float __zluda_lod_2d(u64 t, u64 s, float ax, float ay, float bx, float by) {
-  const Level *level = &__zluda_descriptor(t)->level[0];
-  u32 w = level->width, h = level->height;
-  Vector3 a = {in_texels(ax, w), in_texels(ay, h), 0}, b = {in_texels(bx, w), in_texels(by, h), 0};
-  return footprint_lod(__zluda_descriptor(s), a, b, false, false);
+// A fetch by gradients: like one by level, at each probe.
+template <int DIMENSIONS>
+__device__ __noinline__ uint4 zluda_probed(Where w, Footprint f) {
+  if (f.ratio <= 0 || !reads_floats(w.t)) return zluda_sampled<DIMENSIONS>(w, f.lod, true);
+  i32 fixed = chosen_lod(w.t, w.s, f.lod, true);
+  u32 number = min((u32)(w.s->mip_filter ? fixed >> 8 : (fixed + 128) >> 8), w.t->levels - 1);
+  u32 next = min(number + 1, w.t->levels - 1), weight = w.s->mip_filter ? fixed & 255 : 0;
+  Probes p = probes_of(f);
+  w.probes = true;
+  u32 r[4] = {0, 0, 0, 0};
+  #pragma unroll 1
+  for (u32 c = 0; c < w.t->channels; c++) {
+    Sum sum = {0, 0};
+    #pragma unroll 1
+    for (i32 i = 0; i < (weight ? 2 : 1) * p.count; i++) {
+      bool second = i >= p.count;
+      i32 place = second ? i - p.count : i;
+      u32 share = place == 0 || place == p.count - 1 ? p.outer : p.inner;
+      i32 steps = 2 * place - p.count + 1;
+      w.shift_x = (steps * p.step_x) >> 1, w.shift_y = (steps * p.step_y) >> 1;
+      Sum part = zluda_level_sum<DIMENSIONS>(w, second ? next : number, share, c);
+      sum.total += part.total * (second ? weight : 256 - weight);
+      sum.seen |= part.seen;
+    }
+    sum.total /= 256 << p.shift;
+    u32 value = zluda_finished(w.t, sum, c);
+    r[0] = c == 0 ? value : r[0];
+    r[1] = c == 1 ? value : r[1];
+    r[2] = c == 2 ? value : r[2];
+    r[3] = c == 3 ? value : r[3];
+  }
+  return four(r);
+}
+
+static __device__ uint4 line_by_gradients(Where w, float dx, float dy) {
+  u32 width = w.t->level[0].width;
+  Vector3 a = {in_texels(dx, width), 0, 0}, b = {in_texels(dy, width), 0, 0};
+  return zluda_probed<1>(w, footprint_of(w.s, a, b, false, false));
+}
+
+static __device__ uint4 plane_by_gradients(Where w, float ax, float ay, float bx, float by) {
+  u32 width = w.t->level[0].width, height = w.t->level[0].height;
+  Vector3 a = {in_texels(ax, width), in_texels(ay, height), 0}, b = {in_texels(bx, width), in_texels(by, height), 0};
+  return zluda_probed<2>(w, footprint_of(w.s, a, b, false, false));
+}
+
+ENTRY uint4 __zluda_grad_1d(u64 t, u64 s, float x, float dx, float dy, i32 ox) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, 0, 0, 0, texel_offset(ox), 0, 0};
+  if (w.t->geometry & BUFFER) return make_uint4(0, 0, 0, 0);
+  return line_by_gradients(w, dx, dy);
+}
+
+ENTRY uint4 __zluda_grad_a1d(u64 t, u64 s, u32 layer, float x, float dx, float dy, i32 ox) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, 0, 0, 0, texel_offset(ox), 0, 0};
+  w.slice = layer_of(w.t, layer);
+  return line_by_gradients(w, dx, dy);
+}
+
+ENTRY uint4 __zluda_grad_2d(u64 t, u64 s, float x, float y, float ax, float ay, float bx, float by, i32 ox, i32 oy) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, y, 0, 0, texel_offset(ox), texel_offset(oy), 0};
+  return plane_by_gradients(w, ax, ay, bx, by);
+}
+
+ENTRY uint4 __zluda_grad_a2d(u64 t, u64 s, u32 layer, float x, float y, float ax, float ay, float bx, float by,
+                             i32 ox, i32 oy) {
+  Where w = {__zluda_descriptor(t), __zluda_descriptor(s), x, y, 0, 0, texel_offset(ox), texel_offset(oy), 0};
+  w.slice = layer_of(w.t, layer);
+  return plane_by_gradients(w, ax, ay, bx, by);
 }
 
 // In three dimensions and on cubes NVIDIA's library makes a quad of the place, and of the two at the gradients'
@@ -746,7 +864,7 @@ ENTRY float __zluda_lod_3d(u64 t, u64 s, float x, float y, float z, float ax, fl
   u32 w = level->width, h = level->height, d = level->depth;
   Vector3 a = {in_texels(step(x, ax), w), in_texels(step(y, ay), h), in_texels(step(z, az), d)};
   Vector3 b = {in_texels(step(x, bx), w), in_texels(step(y, by), h), in_texels(step(z, bz), d)};
-  return footprint_lod(__zluda_descriptor(s), a, b, true, false);
+  return footprint_of(__zluda_descriptor(s), a, b, true, false).lod;
 }
 
 // Faces as axes, 0 to 2, and whether they are the negative one.
@@ -773,7 +891,7 @@ ENTRY float __zluda_lod_cube(u64 t, u64 s, float x, float y, float z, float ax, 
   int u = face < 2 ? 2 : 0, v = face / 2 == 1 ? 2 : 1;
   Vector3 to_a = {way(p, face, a, first, u, size), way(p, face, a, first, v, size), 0};
   Vector3 to_b = {way(p, face, b, second, u, size), way(p, face, b, second, v, size), 0};
-  return footprint_lod(__zluda_descriptor(s), to_a, to_b, false, first != face || second != face);
+  return footprint_of(__zluda_descriptor(s), to_a, to_b, false, first != face || second != face).lod;
 }
 
 // --- tld4 ------------------------------------------------------------------------------------------------

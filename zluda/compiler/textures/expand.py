@@ -272,28 +272,35 @@ def _tex(w: _Writer, i: Instruction) -> None:
     rest = list(i.operands[2:])
     whole = i.types[-1] is T.S32
     lod: Operand = _ZERO
+    gradients: list[Operand] = []
     if i.has("level"):
         lod = rest.pop(0)
     elif i.has("grad"):
-        lod = _gradient_lod(w, place, rest.pop(0), rest.pop(0))
+        gradients = _gradients(w, geometry, rest.pop(0), rest.pop(0))
+        if geometry.dimensions == 3:
+            lod, gradients = _gradient_lod(w, place, gradients), []
     chosen = Immediate(int(i.has("level") or i.has("grad")))
     offsets = [] if geometry.cube else _words(_offsets(rest, geometry)[: geometry.dimensions])
     if geometry.samples:
         lod = place.sample  # and so zeros for any but the first, as for a level that is not there
+    if gradients:
+        _fetch(w, i, f"grad_{place.name}", _texel_arguments(place, *_words(gradients), *offsets))
+        return
     name = f"texi_{place.name}" if whole else f"tex_{place.name}"
     _fetch(w, i, name, _texel_arguments(place, *_words([lod, chosen]), *offsets))
 
 
-def _gradient_lod(w: _Writer, place: _Place, dx: Operand, dy: Operand) -> Register:
-    """The level of detail of a footprint: its own function, since few textures are read so."""
-    n = place.geometry.dimensions
-    arguments = [*place.objects]
-    if n == 3:  # there the gradients are differences of places
-        arguments += _words(place.coordinates)
+def _gradients(w: _Writer, geometry: Geometry, dx: Operand, dy: Operand) -> list[Operand]:
+    n = geometry.dimensions
     if min(len(_elements(dx)), len(_elements(dy))) < n:
         raise w.unsupported(f"gradients of less than {n} elements")
-    shape = "cube" if place.geometry.cube else f"{n}d"
-    return w.value(f"lod_{shape}", T.B32, [*arguments, *_words([*_first(dx, n), *_first(dy, n)])])
+    return [*_first(dx, n), *_first(dy, n)]
+
+
+def _gradient_lod(w: _Writer, place: _Place, gradients: list[Operand]) -> Register:
+    """The level of detail of a footprint where gradients are differences of places, and never anisotropic."""
+    shape = "cube" if place.geometry.cube else "3d"
+    return w.value(f"lod_{shape}", T.B32, [*place.objects, *_words([*place.coordinates, *gradients])])
 
 
 def _fetch(w: _Writer, i: Instruction, name: str, arguments: list[tuple[ScalarType, Operand]]) -> None:

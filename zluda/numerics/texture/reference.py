@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zluda.numerics.texture.layout import Address, Filter, Flags, Format, Geometry
-from zluda.numerics.texture.tables import SRGB, SRGB_STEPS
+from zluda.numerics.texture.tables import SRGB, SRGB_STEPS, srgb_limits
 from zluda.records import dataclass
 
 Array = np.ndarray[Any, Any]
@@ -249,8 +249,8 @@ def level_weights(image: Image, lod: Array | None, n: int) -> list[tuple[Array, 
     fixed: Array = np.zeros(n)
     if lod is not None:
         wide = np.nan_to_num(lod.astype(np.float64), posinf=1e9, neginf=-1e9)
-        fixed = np.trunc(np.clip(wide, -1e6, 1e6) * 256) + np.trunc(image.mip_bias * 256)
-    fixed = np.clip(fixed, np.trunc(image.min_lod * 256), np.trunc(image.max_lod * 256))
+        fixed = np.trunc(np.clip(wide, -1e6, 1e6) * 256) + np.trunc(np.clip(image.mip_bias, -15, 15) * 256)
+    fixed = np.maximum(np.minimum(fixed, np.trunc(image.max_lod * 256)), np.trunc(image.min_lod * 256))
     fixed = np.clip(fixed, 0, top).astype(np.int64)
     if image.mip_filter == Filter.POINT:
         return [(np.minimum((fixed + 128) >> 8, len(image.levels) - 1), whole)]
@@ -386,7 +386,10 @@ def _wide(texels: Array) -> Array:
 
 
 def border_texel(image: Image) -> Array:
-    """The border's colour as a texel: floats are cut, normalised integers clamped, others take low bits."""
+    """The border's colour as a texel: halves are cut, integers take the lowest bits.
+
+    Normalised ones are cut to four bits more than the format has, then rounded, ties towards zero.
+    """
     dtype = image.levels[0].dtype
     colour = np.array(image.border, np.float32)
     if image.format == Format.FLOAT:
@@ -399,8 +402,9 @@ def border_texel(image: Image) -> Array:
         return colour.view(np.uint32).astype(np.int64).astype(dtype)
     signed = dtype.kind == "i"
     limited = np.clip(colour.astype(np.float64), -1.0 if signed else 0.0, 1.0)
-    whole = np.floor(limited * _LARGEST[image.format] + (0.5 if signed else 0.0)).astype(dtype)
+    scale = 2.0 ** (8 * dtype.itemsize + 4 - signed)
+    short = np.floor(np.abs(limited) * scale) / scale
+    whole = (np.sign(limited) * np.ceil(short * _LARGEST[image.format] - 0.5)).astype(dtype)
     if image.flags & Flags.SRGB:
-        linear = np.array(SRGB, np.uint16).view(np.float16).astype(np.float64)
-        whole[:3] = [255 - int(np.abs(linear[::-1] - x).argmin()) for x in limited[:3]]
+        whole[:3] = np.searchsorted(np.array(srgb_limits(), np.float32), colour[:3], "right")
     return whole

@@ -23,6 +23,9 @@ LOG2: tuple[int, ...] = (
 """256 log2(1 + i/256), in the unit's own rounding: the fraction of a level of detail by the eight bits below
 the leading one of the footprint's length."""
 
+EXP2: tuple[int, ...] = (0, *(round(256 / 2 ** (i / 256)) for i in range(1, 256)))
+"""256 / 2^(i/256): a probe's weight in an anisotropic footprint, by the ratio of its axes. The first is 256."""
+
 SRGB: tuple[int, ...] = (
     *(
         0x0,
@@ -318,3 +321,10 @@ SRGB: tuple[int, ...] = (
 SRGB_STEPS: tuple[int, ...] = (1, 2, 4, 7, 13, 22, 32, 48, 64, 96, 136, 184, 248)
 """From which byte on the unit's table has the next exponent, 2^-12 the first: some bytes just below a power of
 two have a leading zero. Where bytes are filtered, all are cut to the eight bits below the largest exponent."""
+
+
+def srgb_limits() -> tuple[float, ...]:
+    """The least linear value that is stored as each sRGB byte from 1 on (IEC 61966-2-1)."""
+    halves = ((byte + 0.5) / 255 for byte in range(255))
+    limits = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in halves)
+    return tuple(x * (1 - 2**-24) for x in limits)  # as floats, so that what is half way goes up
