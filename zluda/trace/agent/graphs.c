@@ -533,8 +533,6 @@ leave_graph_launch (struct call * call)
       leave_unknown_write (call);
     return;
   }
-  if (call->flags & LEFT_OUT)
-    atomic_add (&state.unseen, 1);
   done = state.outputs && !(call->flags & LEFT_OUT) && wait_for_stream (call, call->end, call->stream);
   leave_nodes (call, 0);
   sequence = call->sequence + calls_of_graph (call);
@@ -545,6 +543,8 @@ leave_graph_launch (struct call * call)
   write_enter (&end);
   if (done)
     done = capture_after_launch (&end, call->end);
+  if (!done)
+    leaves_unseen ();
   write_leave (&end, done ? 0 : CUDA_ERROR_NOT_READY);
 }
 

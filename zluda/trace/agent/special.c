@@ -177,6 +177,8 @@ leave_launch (struct call * call)
   }
   if (capture_after_launch (call, call->end))
     call->flags |= LEAVE_CAPTURED;
+  else
+    leaves_unseen ();
 }
 
 /* After the real call succeeded. */
