@@ -8,10 +8,9 @@ is given their addresses when the code is loaded.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from zluda.compiler import library
 from zluda.compiler.amd import approximate, clusters, slow
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.inputs import in_all, unread_inputs
@@ -19,20 +18,19 @@ from zluda.compiler.amd.llvm import Options, emit
 from zluda.compiler.amd.machine import CONSTANT
 from zluda.compiler.amd.memory import PARAMETERS
 from zluda.compiler.amd.ops import AmdOps
-from zluda.compiler.amd.resources import measured, measuring_kernel, with_functions
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
 from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS, build_unit
-from zluda.compiler.cache.key import target_key
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.library import LibraryFunction
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.native import LEAVE, NativeControl
-from zluda.compiler.services import NO_KERNEL, texture_library
 from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
+
+if TYPE_CHECKING:
+    from zluda.compiler.library import LibraryFunction
 
 _NUMERICS = {"native": lambda unit: approximate.compute}
 
@@ -55,15 +53,10 @@ def compile_unit(
     chosen = target_id(target_name).target
     ops = _ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
     options = Options(target_name, ops.wave_size, level=level(unit))
-    functions = library.reached(
-        unit.outside, lambda name: _library_function(name, unit, ops, options, code_object_version)
-    )
-    library.add_symbols(unit, functions)
-    code = emit(_kernel_text(unit, ops, code_object_version, [f.unread for f in functions]), options)
-    if functions:
-        name, bounded = unit.kernel.name, not unit.recursive_functions()
-        sizes = (chosen, ops.wave_size)
-        code = with_functions(code, name, unit.outside, functions, *sizes, bounded=bounded)
+    if unit.outside:
+        code = _with_library(unit, ops, options, code_object_version)
+    else:
+        code = emit(_kernel_text(unit, ops, code_object_version), options)
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
         name=unit.kernel.name,
@@ -133,10 +126,33 @@ def _define_functions(unit: Unit, ops: AmdOps) -> None:
         define_function(unit, name, ops)
 
 
+def _with_library(unit: Unit, ops: AmdOps, options: Options, code_object_version: int) -> bytes:
+    """The object of a kernel that calls texture functions, with these."""
+    from zluda.compiler import library  # most kernels need nothing of this
+    from zluda.compiler.amd.resources import with_functions
+
+    def get(name: str) -> LibraryFunction:
+        return _library_function(name, unit, ops, options, code_object_version)
+
+    functions = library.reached(unit.outside, get)
+    library.add_symbols(unit, functions)
+    code = emit(_kernel_text(unit, ops, code_object_version, [f.unread for f in functions]), options)
+    sizes, bounded = (ops.target, ops.wave_size), not unit.recursive_functions()
+    return with_functions(code, unit.kernel.name, unit.outside, functions, *sizes, bounded=bounded)
+
+
 def _library_function(
     name: str, caller: Unit, ops: AmdOps, options: Options, code_object_version: int
 ) -> LibraryFunction:
     """A texture function for kernels that are compiled as the caller is."""
+    import dataclasses
+
+    from zluda.compiler import library
+    from zluda.compiler.amd.resources import measured, measuring_kernel
+    from zluda.compiler.cache.key import target_key
+    from zluda.compiler.library import LibraryFunction
+    from zluda.compiler.services import NO_KERNEL, texture_library
+
     told = (options.target, options.wave_size, code_object_version, ops.one_warp, ops.end_refused)
 
     def make() -> LibraryFunction:
