@@ -292,7 +292,7 @@ is_timed (const struct call * call)
 {
   u32 special = call->function->special;
 
-  return state.timing && !(call->flags & LEAVE_DEFERRED)
+  return state.timing && !(call->flags & (LEAVE_DEFERRED | LEFT_OUT))
       && ((special >= SPECIAL_LAUNCH && special <= SPECIAL_LAUNCH_COOPERATIVE) || special == SPECIAL_GRAPH_LAUNCH);
 }
 
