@@ -311,6 +311,46 @@ def test_a_list_that_is_none_once_is_none(program: Make) -> None:
         assert trace.noise[0].kind is NoiseKind.ELEMENTS
 
 
+# --- in graphs ---------------------------------------------------------------------------------------
+
+
+def passed_on(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+    """Writes what stands at its second parameter to its first."""
+    target, source, _ = struct.unpack("<QQI", packed)
+    device.write(target, device.read(source, SIZE))
+
+
+def test_of_a_graph_what_comes_after_noise_may_vary_too(tmp_path: Path, sessions: Sessions) -> None:
+    path = tmp_path / "trace.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        module = record.module(MODULE + SUM + PLAIN)
+        x, y, z = (record.allocate(SIZE) for _ in range(3))
+        for one in (x, y, z):
+            record.copy_in(one, bytes(SIZE))
+        kernels_of = [record.function(module, name, LAYOUT) for name in ("total", "plain")]
+        graph = record.call("cuGraphLaunch", hGraph=record.handle(), hStream=0)
+        record.capture = False
+        for kernel, pair in zip(kernels_of, ((x, y), (z, x)), strict=True):
+            record.launch(kernel, parameters(*pair, COUNT), {pair[0]: RECORDED}, parent=graph)
+        end = record.call("cuStreamQuery", hStream=0, parent=graph)
+        for one in (x, z):
+            record.put(end, one, RECORDED, whole_pages=True)
+
+    def kernels(left: bytes) -> dict[str, PythonKernel]:
+        return {"total": leaves(left), "plain": passed_on}
+
+    sessions(kernels(moved((3, 1))))
+    found = zluda.replay(path, device="cpu")  # type: ignore[operator]
+    assert verdicts(found) == ["differs", "differs"]
+    sessions(kernels(moved((3, 1))))
+    proof = prove(path, "cpu", runs=1)
+    assert (proof.launches, proof.noisy) == ({"noise": 2}, ("total", "plain"))
+    sessions(kernels(moved((3, 2))))
+    found = zluda.replay(path, device="cpu")  # type: ignore[operator]
+    assert verdicts(found) == ["noise", "noise"]
+
+
 # --- where nothing is proved --------------------------------------------------------------------------
 
 
@@ -337,6 +377,17 @@ def test_a_proof_that_fails_leaves_an_earlier_one(program: Make) -> None:
     with open_trace(sums.path) as trace:
         assert Proof.of(trace.meta, "") == earlier
         assert len(trace.noise) == 1
+
+
+def test_who_interrupts_a_proof_keeps_the_trace(program: Make, sessions: Sessions) -> None:
+    sums = program(SUM, "total")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    sessions({"total": interrupted, "add": add_kernel})
+    assert sentence(prove(sums.path, "cpu")) == "not proved: it was interrupted"
+    assert sums.prove(RECORDED).holds
 
 
 def test_time_is_limited(program: Make) -> None:

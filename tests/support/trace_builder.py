@@ -291,6 +291,7 @@ class TraceBuilder:
         result: int | None = 0,
         captured: bool | None = None,
         attributes: bytes = b"",
+        parent: int | None = None,
     ) -> int:
         """A launch that left ``writes`` (address → bytes) in memory.
 
@@ -306,7 +307,8 @@ class TraceBuilder:
             "hStream": stream,
         }
         taken = {row["name"] for row in FUNCTIONS[entry]["parameters"]}  # others come in a structure
-        call = self.call(entry, result=result, **{name: words[name] for name in words if name in taken})
+        words = {name: words[name] for name in words if name in taken}
+        call = self.call(entry, result=result, parent=parent, **words)
         captured = self.capture if captured is None else captured
         shape = self._writer.shape(
             self._functions[function][0],

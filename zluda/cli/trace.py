@@ -203,6 +203,9 @@ def _verify(traces: list[Path], limit: float, *, quiet: bool) -> None:
         except Error as error:  # the program's status is not ours to change
             say(error)
             continue
+        except Exception as error:  # nor by a fault of ours, which is said and not hidden
+            say(f"{trace}: not proved: a fault in zluda, please report it: {error!r}")
+            continue
         if not quiet or (proof.done and not proof.holds):
             say(f"{trace}: {sentence(proof)}")
 

@@ -27,7 +27,6 @@ _RACES = frozenset(f"surface.store.{form}.clamp" for form in ("2d", "v2"))  # tw
 
 KNOWN = {
     r"filter\.spread\.3d\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
-
     r"grad\.\S+": (1.0, "two gradients' footprint, and anisotropy, are modelled roughly"),
 }
 """Names of cases to the largest share of their rows that may differ from an H200's, and why."""
