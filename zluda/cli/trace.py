@@ -79,7 +79,7 @@ from zluda.trace.presets import PRESETS
     "--verify/--no-verify",
     default=True,
     show_default=True,
-    help="Replay the trace on the same GPU twice, and keep in it what varies.",
+    help="Replay the trace on the same GPU twice, and keep in it what varies (not with --attach).",
 )
 @click.option(
     "--verify-limit",
@@ -180,7 +180,7 @@ def command(
             say(f"{child}: a child process")
         if outcome.index is not None:
             say(f"{outcome.index}: which trace is whose")
-    if verify:
+    if verify and pid is None:  # a program that was attached to may go on, and need the GPU for itself
         own = [output] if outcome.calls or outcome.recovered else []
         _verify([*own, *outcome.children], verify_limit, quiet=quiet)
     sys.exit(outcome.status)
