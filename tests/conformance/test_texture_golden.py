@@ -19,7 +19,7 @@ from texture_cases.spec import Array, Case
 
 from zluda.device.cpu import CpuDevice
 
-HELD_ROUGHLY = re.compile(r"grad\.2d\.(random|one|oblong|diagonal)")
+HELD_ROUGHLY = re.compile(r"footprint\.window\.(any|mip)\.\w+")
 
 
 def differing(got: Array, expected: Array) -> Array:
@@ -86,15 +86,15 @@ def test_device_gives_what_an_h200_gave(device: str, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_gradients_choose_nearly_the_level() -> None:
-    """Where the footprint's two sides are not along the axes, the level is a fifth of one off at most."""
+def test_probes_are_near_their_places() -> None:
+    """Where a footprint lies obliquely its probes are a few 64ths of a texel off, and so are texels' weights."""
     off = []
     for name, case in golden_cases().items():
         if HELD_ROUGHLY.fullmatch(name):
             got = _runner("cpu").run(case)[""].view(np.float32)
             off.append(float(np.abs(got - golden_results()[name].view(np.float32)).max()))
-    assert len(off) == 4
-    assert max(off) < 0.22
+    assert len(off) == 32
+    assert max(off) < 0.2
 
 
 def test_model_gives_what_an_h200_gave() -> None:

@@ -182,3 +182,22 @@ def test_textures_of_a_destroyed_array_stop_a_launch(driver: TranslatedDriver) -
             launch(driver, module, kernel, parameter)
         assert driver.recover()
     driver.cuSurfObjectDestroy(surface)
+
+
+@pytest.mark.parametrize(
+    "texture",
+    [
+        Texture(max_anisotropy=-1),
+        Texture(mipmap_level_bias=1e300),
+        Texture(border_color=(0.0, 0.0, -1e39, 0.0)),
+        Texture(address_modes=(0, 4, 0)),
+        Texture(filter_mode=-1),
+    ],
+)
+def test_a_sampler_that_c_could_not_hold_is_refused(driver: TranslatedDriver, texture: Texture) -> None:
+    array = driver.cuArrayCreate(LINE._replace(height=2))
+    with pytest.raises(CudaError, match="texture descriptor"):
+        driver.cuTexObjectCreate(Resource(ResourceType.ARRAY, array), texture)
+    reference = driver.cuTexRefCreate()
+    with pytest.raises(CudaError, match="dimension 3"):
+        driver.cuTexRefSetAddressMode(reference, 3, 0)

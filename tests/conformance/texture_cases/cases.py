@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from texture_cases import footprints
 from texture_cases.spec import (
     AS_INTEGER,
     BORDER,
@@ -650,6 +651,7 @@ FAMILIES: dict[str, Any] = {
             extras,
         ),
         *(surfaces, traps),
+        *(footprints.gradients, footprints.solids, footprints.anisotropy, footprints.last_bits),
     )
 }
 

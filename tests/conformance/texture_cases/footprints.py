@@ -32,7 +32,6 @@ from texture_cases.spec import (
 
 GRAD_1D = "tex.grad.1d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0}], {%w1}, {%w2};"
 GRAD_2D = "tex.grad.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}], {%w2,%w3}, {%w4,%w5};"
-GRAD_A2D = "tex.grad.a2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], {%w3,%w4}, {%w5,%w6};"
 GRAD_3D = (
     "tex.grad.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], {%w3,%w4,%w5,%w5}, {%w6,%w7,%w8,%w8};"
 )
@@ -116,14 +115,6 @@ def gradients() -> Iterator[Case]:
     down = replace(LEVELS, bias=-16.0)
     huge = (2.0 ** np.arange(0, 120, 0.25)).astype(np.float32)
     yield Case("footprint.huge", down, GRAD_2D, words(HALF, HALF, huge, none, none, none), 1)
-    layered = replace(LEVELS, slices=3)
-    yield Case(
-        "footprint.a2d",
-        layered,
-        GRAD_A2D,
-        words([1], HALF, HALF, *(like[:, :500] / 1024).astype(np.float32)),
-        1,
-    )
 
 
 def solids() -> Iterator[Case]:
@@ -209,7 +200,7 @@ def anisotropy() -> Iterator[Case]:
     any4 = state.normal(0, 1, (4, n)) * 2.0 ** state.uniform(0, 8, n)
     any4[2:] = any4[2:] * 2.0 ** -state.uniform(0, 4, n)
     oblique = words(HALF, HALF, *(any4 / 1024).astype(np.float32))
-    for most in range(1, 17):
+    for most in (1, 2, 5, 6, 8, 10, 12, 16):
         for tag, flags in (("", plain), (".optimised", NORMALIZED)):
             t = replace(LEVELS, flags=flags, anisotropy=most)
             yield Case(f"footprint.aniso.along.{most}{tag}", t, GRAD_2D, along, 1)
@@ -259,16 +250,14 @@ def _probes(state: np.random.RandomState) -> Iterator[Case]:
         return words(at[0][:keep], at[1][:keep], *(np.stack(grads)[:, :keep] / 256).astype(np.float32))
 
     yield from _windows("along", rows(length, zero, zero, across), (0,))
-    yield from _windows("second", rows(zero, across, -length, zero, keep=400), (0,))
     yield from _windows("y", rows(zero, length, across, zero, keep=400), (1,))
-    for most in (2, 3, 5, 6, 8, 10, 12, 14):
+    for most in (2, 6, 12):
         yield from _windows(f"most.{most}", rows(length, zero, zero, across, keep=300), (0,), anisotropy=most)
     angle, turn = state.uniform(0, 2 * np.pi, (2, n))
     long = np.stack([length * np.cos(angle), length * np.sin(angle)])
     wide = np.stack([-across * np.sin(angle), across * np.cos(angle)])
     first, second = long * np.cos(turn) + wide * np.sin(turn), -long * np.sin(turn) + wide * np.cos(turn)
     yield from _windows("any", rows(*first, *second), (0, 1))
-    yield from _windows("points", rows(*first, *second, keep=300), (0, 1), filter=POINT)
     yield from _windows(
         "mip",
         rows(2 * long[0], 2 * long[1], 2 * wide[0], 2 * wide[1], keep=600),
@@ -331,12 +320,12 @@ def last_bits() -> Iterator[Case]:
         near = xyz.copy()
         near[0] = np.sign(near[0])
         near[1] = (np.sign(near[1]) * (1 - state.uniform(-2, 4, 6000) / edge)).astype(np.float32)
-        yield Case(f"bits.cube.{edge}", t, TEX_CUBE, words(*xyz), 2)
-        yield Case(
-            f"bits.cube.{edge}.seamless", replace(t, flags=NORMALIZED | SEAMLESS), TEX_CUBE, words(*near), 2
-        )
+        seamless = replace(t, flags=NORMALIZED | SEAMLESS)
         one = np.stack([np.ones(3000), state.uniform(-1, 1, 3000), state.uniform(-1, 1, 3000)])
-        yield Case(f"bits.cube.{edge}.one", t, TEX_CUBE, words(*one), 2)
+        if edge <= 512:  # an H200 was asked about the others once
+            yield Case(f"bits.cube.{edge}", t, TEX_CUBE, words(*xyz), 2)
+            yield Case(f"bits.cube.{edge}.seamless", seamless, TEX_CUBE, words(*near), 2)
+            yield Case(f"bits.cube.{edge}.one", t, TEX_CUBE, words(*one), 2)
     colours = np.concatenate(
         [
             np.arange(-8, 264) / 255,
@@ -353,7 +342,7 @@ def last_bits() -> Iterator[Case]:
             address=(BORDER,) * 3,
             flags=SRGB if format == "srgb" else 0,
         )
-        for number in range(len(colours) // 4):
+        for number in range(0, len(colours) // 4, 15):
             border = tuple(float(v) for v in np.float32(colours[4 * number : 4 * number + 4]))
             yield Case(
                 f"bits.border.{format}.{number}",
@@ -385,7 +374,8 @@ def last_bits() -> Iterator[Case]:
             bias=bias,
             lod=(low, low + float(np.float32(state.uniform(-1, 3)))),
         )
-        yield Case(f"bits.lod.{number}", t, LEVEL_2D, words(HALF, HALF, lods), 1)
+        if number % 4 == 3:
+            yield Case(f"bits.lod.{number}", t, LEVEL_2D, words(HALF, HALF, lods), 1)
 
 
 def _parity(t: Texture, level: int) -> Array:

@@ -24,10 +24,13 @@ ROWS = 192
 
 _RACES = frozenset(f"surface.store.{form}.clamp" for form in ("2d", "v2"))  # two threads write one texel
 
-
 KNOWN = {
     r"filter\.spread\.3d\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
-    r"grad\.\S+": (1.0, "two gradients' footprint, and anisotropy, are modelled roughly"),
+    r"footprint\.aniso\.(more|short)": (0.01, "an area that is a difference of nearly equal products"),
+    r"grad\.2d\.anisotropy\.\d+": (0.01, "an area that is a difference of nearly equal products"),
+    r"grad\.2d\.anisotropy\.ramp": (0.75, "probes not along an axis are a 64th of a texel off"),
+    r"footprint\.window\.(any|mip)\S*": (0.4, "probes not along an axis are a 64th of a texel off"),
+    r"footprint\.whole\S*": (0.9, "probes not along an axis are a 64th of a texel off"),
 }
 """Names of cases to the largest share of their rows that may differ from an H200's, and why."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from zluda.driver.descriptors import Resource, ResourceType, Texture, View
 from zluda.driver.errors import CudaError
 from zluda.driver.translated.arrays import CHANNELS, OF_ARRAYS
@@ -29,6 +31,8 @@ _FLAGS = {
     0x20: Flags.NO_TRILINEAR_OPTIMIZATION,
     0x40: Flags.SEAMLESS_CUBE,
 }
+
+_NUMBERS = struct.Struct("<I7f")  # anisotropy, bias, clamps, border: what C would hold them in
 
 # Most texels a row, rows, and bytes from row to row of textures over memory (MAXIMUM_TEXTURE1D_LINEAR_WIDTH,
 # MAXIMUM_TEXTURE2D_LINEAR_* of an H200).
@@ -184,8 +188,9 @@ def _sampled(plain: Descriptor, texture: Texture) -> Descriptor:
     try:
         x, y, z = (Address(mode) for mode in texture.address_modes)
         filters = Filter(texture.filter_mode), Filter(texture.mipmap_filter_mode)
-    except ValueError as error:
-        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=str(error)) from error
+        _ = _NUMBERS.pack(texture.max_anisotropy, *texture[5:8], *texture.border_color)
+    except (ValueError, OverflowError, struct.error) as error:
+        raise CudaError("CUDA_ERROR_INVALID_VALUE", detail=f"texture descriptor: {error}") from error
     return Descriptor(
         *(plain.kind, plain.geometry, plain.format, plain.channels, plain.levels),
         layers=plain.layers,

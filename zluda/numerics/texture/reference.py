@@ -404,7 +404,7 @@ def border_texel(image: Image) -> Array:
     limited = np.clip(colour.astype(np.float64), -1.0 if signed else 0.0, 1.0)
     scale = 2.0 ** (8 * dtype.itemsize + 4 - signed)
     short = np.floor(np.abs(limited) * scale) / scale
-    whole = (np.sign(limited) * np.ceil(short * _LARGEST[image.format] - 0.5)).astype(dtype)
+    whole: Array = (np.sign(limited) * np.ceil(short * _LARGEST[image.format] - 0.5)).astype(dtype)
     if image.flags & Flags.SRGB:
         whole[:3] = np.searchsorted(np.array(srgb_limits(), np.float32), colour[:3], "right")
     return whole

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from typing import TypeVar
 
 from zluda.driver import descriptors
 from zluda.driver.descriptors import Resource, ResourceType
@@ -12,6 +14,7 @@ from zluda.replay.playback import Playback
 from zluda.tracefile import AllocationKind, Call
 from zluda.tracefile.arrays import ArrayShape, created_shape
 
+_Structure = TypeVar("_Structure")
 _ARRAY = ("array", "pHandle")
 _LEVEL = ("array", "pLevelArray")
 _TEXTURE = ("texture", "pTexObject")
@@ -26,6 +29,16 @@ def _structure(call: Call, parameter: str) -> bytes:
     if not isinstance(data, bytes):
         raise gap(f"{call.function}: what {parameter} points to was not captured")
     return data
+
+
+def _decoded(call: Call, parameter: str, decode: Callable[[bytes], _Structure]) -> _Structure:
+    """The same decoded; a gap for bytes that are no such structure."""
+    data = _structure(call, parameter)
+    try:
+        return decode(data)
+    except (ValueError, struct.error) as error:
+        told = f"{call.function}: the {len(data)} bytes of {parameter} are no such structure"
+        raise gap(told) from error
 
 
 # --- arrays ------------------------------------------------------------------------------------------
@@ -102,10 +115,10 @@ def _live_resource(state: Playback, resource: Resource) -> tuple[Resource, int]:
 @handles("cuTexObjectCreate", creates=_TEXTURE)
 def create_texture(state: Playback, call: Call) -> None:
     recorded = created(call, "pTexObject")
-    resource, behind = _live_resource(state, descriptors.decode_resource(_structure(call, "pResDesc")))
-    texture = descriptors.decode_texture(_structure(call, "pTexDesc"))
-    view = call.pointees.get("pResViewDesc")
-    decoded = descriptors.decode_view(view) if isinstance(view, bytes) else None
+    resource, behind = _live_resource(state, _decoded(call, "pResDesc", descriptors.decode_resource))
+    texture = _decoded(call, "pTexDesc", descriptors.decode_texture)
+    seen = isinstance(call.pointees.get("pResViewDesc"), bytes)
+    decoded = _decoded(call, "pResViewDesc", descriptors.decode_view) if seen else None
     live = state.driver.cuTexObjectCreate(resource, texture, decoded, handle=recorded)
     state.memory.arrays.add_object("texture", bind(state, call, _TEXTURE, live), live, behind)
 
@@ -113,7 +126,7 @@ def create_texture(state: Playback, call: Call) -> None:
 @handles("cuSurfObjectCreate", creates=_SURFACE)
 def create_surface(state: Playback, call: Call) -> None:
     recorded = created(call, "pSurfObject")
-    resource, behind = _live_resource(state, descriptors.decode_resource(_structure(call, "pResDesc")))
+    resource, behind = _live_resource(state, _decoded(call, "pResDesc", descriptors.decode_resource))
     live = state.driver.cuSurfObjectCreate(resource, handle=recorded)
     state.memory.arrays.add_object("surface", bind(state, call, _SURFACE, live), live, behind)
 
@@ -196,7 +209,7 @@ def bind_address(state: Playback, call: Call) -> None:
 @handles("cuTexRefSetAddress2D", spoils=("reference", "hTexRef"))
 def bind_address_2d(state: Playback, call: Call) -> None:
     address = call.arguments["dptr"]
-    shape = created_shape("cuArrayCreate", _structure(call, "desc"), ())
+    shape = _decoded(call, "desc", lambda data: created_shape("cuArrayCreate", data, ()))
     live = state.memory.translate(address)
     state.driver.cuTexRefSetAddress2D(_reference(state, call), shape, live, call.arguments["Pitch"])
     state.memory.arrays.add_object("reference", call.arguments["hTexRef"], 0, address)
@@ -204,9 +217,7 @@ def bind_address_2d(state: Playback, call: Call) -> None:
 
 @handles("cuTexRefSetBorderColor", spoils=("reference", "hTexRef"))
 def set_border_color(state: Playback, call: Call) -> None:
-    import struct
-
-    r, g, b, a = struct.unpack("<4f", _structure(call, "pBorderColor"))
+    r, g, b, a = _decoded(call, "pBorderColor", struct.Struct("<4f").unpack)
     state.driver.cuTexRefSetBorderColor(_reference(state, call), (r, g, b, a))
 
 
