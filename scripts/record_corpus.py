@@ -100,7 +100,7 @@ def record(program: str, directory: Path) -> dict[str, Any]:
 
 
 def proved(trace: Path) -> str:
-    """What running the trace again on its GPU gave; StepFailed where that is not all as recorded, or noise."""
+    """What running the trace again on its GPU gave; StepFailed where that is not all as recorded or noise."""
     about = json.loads(run([*ZLUDA, "info", str(trace), "--json"], trace.parent))["meta"].get("proof")
     if not about or not about["done"]:
         raise StepFailed(f"{trace}: not proved: {about and about['reason']}")

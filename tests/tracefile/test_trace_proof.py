@@ -87,6 +87,7 @@ def test_a_trace_without_the_tables_is_whole(earlier: Path, tmp_path: Path) -> N
     ("change", "message"),
     [
         ("UPDATE noise SET kind = 'other'", "damaged: a row that cannot be read"),
+        ("UPDATE noise SET row_bytes = 0", "damaged: a row that cannot be read"),
         ("UPDATE noise SET max_ulp = -1.0 WHERE allocation = 1", "damaged: a row that cannot be read"),
         ("UPDATE noise SET elements = 999 WHERE allocation = 1", "damaged: blob"),
         ("UPDATE noise SET mask = 999 WHERE allocation = 1", "rows of noise refer to what is not there"),

@@ -251,7 +251,7 @@ def noise(row: Sequence[Any]) -> Noise:
         origin=_count(origin),
         elements=_count(elements),
         mask=_integer(mask),
-        row_bytes=_count(row_bytes),
+        row_bytes=_row_bytes(row_bytes, kind),
         max_ulp=_distance(ulp),
         max_absolute=_distance(absolute),
         unbounded=bool(_count(unbounded)),
@@ -287,6 +287,12 @@ def _optional(value: Any) -> int | None:
 
 def _word(value: Any) -> int:
     return _integer(value) & _WORD
+
+
+def _row_bytes(value: Any, kind: Any) -> int:
+    if (_count(value) > 0) != (kind == NoiseKind.SET):
+        raise ValueError(f"rows of {value} bytes")
+    return int(value)
 
 
 def _distance(value: Any) -> float | None:
