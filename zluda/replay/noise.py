@@ -148,10 +148,10 @@ class NoiseFloor:
     def _bounds(self) -> dict[tuple[int | None, str], dict[str, Bound]]:
         """(module, kernel) → element type → how far it varies in any launch."""
         found: dict[tuple[int | None, str], dict[str, Bound]] = {}
-        for call, noises in self._of.items():
-            launch = self._trace.launch(call)
-            bounds = found.setdefault((launch.module, launch.kernel), {})
-            for one in noises.values():
+        calls = self._of.keys()
+        for launch in self._trace.iter_launches(min(calls), max(calls) + 1) if calls else ():
+            bounds = found.setdefault((launch.module, launch.kernel), {}) if launch.call in calls else {}
+            for one in self._of.get(launch.call, {}).values():
                 bounds.setdefault(one.element_type, Bound()).add(one)
         return found
 
