@@ -270,7 +270,7 @@ def _tex(w: _Writer, i: Instruction) -> None:
     place = _place(w, i, i.operands[1])
     geometry = place.geometry
     rest = list(i.operands[2:])
-    whole = i.types[-1] is T.S32
+    whole = i.types[-1] is T.S32 and not i.has("grad")  # ptxas takes those bits for a float's
     lod: Operand = _ZERO
     gradients: list[Operand] = []
     if i.has("level"):
