@@ -87,7 +87,7 @@ def test_device_gives_what_an_h200_gave(device: str, name: str) -> None:
 
 @pytest.mark.slow
 def test_probes_are_near_their_places() -> None:
-    """Where a footprint lies obliquely its probes are a few 64ths of a texel off, and so are texels' weights."""
+    """Where a footprint lies obliquely its probes are a few 64ths of a texel off."""
     off = []
     for name, case in golden_cases().items():
         if HELD_ROUGHLY.fullmatch(name):

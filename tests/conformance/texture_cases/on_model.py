@@ -24,6 +24,7 @@ def image_of(case: Case) -> Image:
         filter=d.filter,
         mip_filter=d.mip_filter,
         mip_bias=d.mip_bias,
+        max_anisotropy=d.max_anisotropy,
         min_lod=d.min_lod,
         max_lod=d.max_lod,
         border=d.border,

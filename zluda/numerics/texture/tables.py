@@ -24,7 +24,7 @@ LOG2: tuple[int, ...] = (
 the leading one of the footprint's length."""
 
 EXP2: tuple[int, ...] = (0, *(round(256 / 2 ** (i / 256)) for i in range(1, 256)))
-"""256 / 2^(i/256): a probe's weight in an anisotropic footprint, by the ratio of its axes. The first is 256."""
+"""256 / 2^(i/256): what a probe of an anisotropic footprint weighs by the ratio of its axes; 256 first."""
 
 SRGB: tuple[int, ...] = (
     *(
@@ -319,12 +319,12 @@ SRGB: tuple[int, ...] = (
 """The linear value of an sRGB byte, as the bits of a half: what the unit gives is exactly that."""
 
 SRGB_STEPS: tuple[int, ...] = (1, 2, 4, 7, 13, 22, 32, 48, 64, 96, 136, 184, 248)
-"""From which byte on the unit's table has the next exponent, 2^-12 the first: some bytes just below a power of
-two have a leading zero. Where bytes are filtered, all are cut to the eight bits below the largest exponent."""
+"""From which byte on the unit's table has the next exponent, 2^-12 the first: some bytes just below a power
+of two have a leading zero. Where bytes are filtered, all are cut to the eight bits below the largest one."""
 
 
 def srgb_limits() -> tuple[float, ...]:
     """The least linear value that is stored as each sRGB byte from 1 on (IEC 61966-2-1)."""
     halves = ((byte + 0.5) / 255 for byte in range(255))
     limits = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in halves)
-    return tuple(x * (1 - 2**-24) for x in limits)  # as floats, so that what is half way goes up
+    return tuple(x * (1 - 2**-20) for x in limits)  # what is half way goes up, by the driver's powf
