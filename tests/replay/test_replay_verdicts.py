@@ -367,7 +367,7 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     program = Recorded(case)
     z = case.record.allocate(SIZE)
     case.record.copy_in(z, ramp(COUNT))
-    case.record.call("cuStreamWriteValue32_v2", addr=z)
+    case.record.call("cuMemBatchDecompressAsync", paramsArray=z)
     case.record.launch(program.add, parameters(z, program.y, COUNT), {z: ramp(COUNT)})
     case.record.launch(
         program.add,
@@ -377,9 +377,9 @@ def test_a_call_that_is_not_replayed_makes_a_gap_where_it_wrote(case: Case) -> N
     case.record.copy_out(z, SIZE)
     result = case.replay({"add": add})
     assert verdicts(result) == [Verdict.GAP, Verdict.IDENTICAL, Verdict.IDENTICAL]
-    assert "cuStreamWriteValue32_v2" in result.results[0].reason
+    assert "cuMemBatchDecompressAsync" in result.results[0].reason
     assert result.exit_status() == 2
-    assert result.reasons["calls of cuStreamWriteValue32_v2, which is not replayed"] == 1
+    assert result.reasons["calls of cuMemBatchDecompressAsync, which is not replayed"] == 1
 
 
 def test_a_launch_that_is_not_replayed_is_a_gap(case: Case) -> None:

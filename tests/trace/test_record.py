@@ -163,7 +163,7 @@ def test_memory_written_by_a_call_that_is_not_understood_is_read_again(scene: Sc
     with open_trace(scene("memory").trace) as trace:
         big = device_allocations(trace)[2]
         assert contents(trace, big, 18, 4, 512) == b"\x01" * 4
-        assert "cuStreamWriteValue32" in {gap.kind for gap in trace.gaps}
+        assert "cuStreamWriteValue32" not in {gap.kind for gap in trace.gaps}  # replayed, that is
 
 
 def test_threads_that_launch_a_kernel_for_the_first_time_together(scene: Scene) -> None:

@@ -7,7 +7,17 @@ To add an entry, write a function with ``@handles("cuXyz")`` in the module of it
 
 from collections.abc import Callable
 
-from zluda.replay.handlers import arrays, boxes, code, contexts, graphs, launches, memory, streams
+from zluda.replay.handlers import (
+    arrays,
+    boxes,
+    code,
+    contexts,
+    graphs,
+    launches,
+    memory,
+    memory_operations,
+    streams,
+)
 from zluda.replay.handlers.memory import Source
 from zluda.replay.handlers.table import HANDLERS, Handler, Phase, created
 from zluda.replay.playback import Playback
@@ -29,6 +39,7 @@ __all__ = [
     "handler_of",
     "launches",
     "memory",
+    "memory_operations",
     "sources_of",
     "streams",
 ]

@@ -117,7 +117,7 @@ def _host_data(state: Playback, call: Call, name: str, address: int, size: int) 
     return data
 
 
-def _wrote(state: Playback, call: Call, one: LiveAllocation, offset: int, size: int) -> None:
+def wrote(state: Playback, call: Call, one: LiveAllocation, offset: int, size: int) -> None:
     """A copy or fill wrote what the record has pages of, or else what the record cannot tell."""
     pages = state.memory.record_pages(call.sequence).get(one.id)
     covered = pages is not None and not pages.missing(offset, offset + size)
@@ -138,7 +138,7 @@ def _copy_in(destination: str, source: str, *, asynchronous: bool) -> Run:
                 state.driver.cuMemcpyHtoDAsync(one.base + offset, data[at : at + length], state.stream(call))
             else:
                 state.driver.cuMemcpyHtoD(one.base + offset, data[at : at + length])
-            _wrote(state, call, one, offset, length)
+            wrote(state, call, one, offset, length)
             at += length
 
     return run
@@ -190,7 +190,7 @@ def _copy_piece(
         state.driver.cuMemcpyDtoD(*ends)
     differing = origin.differing.within(from_offset, from_offset + size)
     since = origin.differing_since
-    _wrote(state, call, to, to_offset, size)
+    wrote(state, call, to, to_offset, size)
     shift = to_offset - from_offset
     for start, stop in differing:
         state.memory.mark_differing(to, start + shift, stop + shift, since)
@@ -206,7 +206,7 @@ def _fill(entry: str, value: str, width: int, *, asynchronous: bool) -> Run:
         stream = (state.stream(call),) if asynchronous else ()
         for one, offset, length in pieces(state, call.arguments["dstDevice"], count * width):
             getattr(state.driver, entry)(one.base + offset, pattern, length // width, *stream)
-            _wrote(state, call, one, offset, length)
+            wrote(state, call, one, offset, length)
 
     return run
 
