@@ -93,7 +93,8 @@ def test_presets_never_change_what_the_user_set(tmp_path: Path) -> None:
     assert presets.variables("cupy", {"CUPY_COMPILE_WITH_PTX": "0"}, trace) == {}
     flags = presets.variables("jax", {"XLA_FLAGS": "--xla_a=1"}, trace)["XLA_FLAGS"]
     assert flags == f"--xla_a=1 --xla_dump_to={trace}.xla"
-    assert presets.variables("jax", {"XLA_FLAGS": "--xla_dump_to=/x"}, trace) == {}
+    own = {"XLA_FLAGS": "--xla_dump_to=/x", "XLA_PYTHON_CLIENT_PREALLOCATE": "true"}
+    assert presets.variables("jax", own, trace) == {}
 
 
 @pytest.mark.parametrize("preset", presets.PRESETS)

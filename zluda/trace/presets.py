@@ -19,12 +19,16 @@ _TRITON = {
 
 
 def _xla(environment: Mapping[str, str], trace: Path) -> dict[str, str]:
-    """XLA writes the PTX of what it compiles beside the trace; other flags of the user's stay."""
+    """XLA writes the PTX of what it compiles beside the trace; other flags of the user's stay. It takes
+    memory as it
+    needs it, not most of the GPU's at once: all of that would be one allocation, which every launch reaches.
+    """
+    chosen = _fixed({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})(environment, trace)
     flags = environment.get("XLA_FLAGS", "")
-    if "--xla_dump_to=" in flags:
-        return {}
-    dump = trace.absolute().with_name(trace.name + ".xla")
-    return {"XLA_FLAGS": f"{flags} --xla_dump_to={dump}".strip()}
+    if "--xla_dump_to=" not in flags:
+        dump = trace.absolute().with_name(trace.name + ".xla")
+        chosen["XLA_FLAGS"] = f"{flags} --xla_dump_to={dump}".strip()
+    return chosen
 
 
 def _fixed(variables: Mapping[str, str]) -> Callable[[Mapping[str, str], Path], dict[str, str]]:
@@ -35,14 +39,14 @@ _PRESETS: dict[str, Callable[[Mapping[str, str], Path], dict[str, str]]] = {
     "pytorch": _fixed(_TRITON),
     "triton": _fixed(_TRITON),
     "jax": _xla,
-    "cupy": _fixed({"CUPY_COMPILE_WITH_PTX": "1"}),  # else NVRTC is asked for machine code
+    "cupy": _fixed({"CUPY_COMPILE_WITH_PTX": "1"}),
 }
 
 # Frameworks that no variable makes give PTX, or that give it anyhow: what to do instead.
 _NOTHING = {
     "warp": "Warp hands over PTX where the driver is new enough; where it does not, set"
     ' wp.config.cuda_output = "ptx" in the program',
-    "numba": "numba-cuda links its kernels to machine code whatever is set: no PTX of them is on record",
+    "numba": "numba-cuda links its kernels by nvJitLink, whose input is recorded",
 }
 
 PRESETS = (*_PRESETS, *_NOTHING)
