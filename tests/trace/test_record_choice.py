@@ -13,7 +13,9 @@ from recorded_scenes import SOURCES, Recorded, StandIn
 
 import zluda
 from zluda.diff.results import Verdict
-from zluda.tracefile import LeftOut, Trace, TraceWriter, open_trace
+from zluda.errors import TraceError
+from zluda.replay.cutting import extract
+from zluda.tracefile import Launch, LeftOut, Trace, TraceWriter, open_trace
 from zluda.tracefile.overview import overview
 
 NVTX_HEADERS = Path("/usr/local/cuda/include")
@@ -107,13 +109,12 @@ def test_what_was_not_chosen_is_found_before_what_was(record: Record) -> None:
     assert chosen(full) == list(range(21))
     with open_trace(recorded.trace) as some, open_trace(full.trace) as whole:
         for launch in (one for one in some.iter_launches() if one.captured):
-            assert state(some, launch.call - 1) == state(whole, launch.call - 1)
-            assert state(some, launch.call) == state(whole, launch.call)
+            assert state(some, launch, launch.call - 1) == state(whole, launch, launch.call - 1)
+            assert state(some, launch, launch.call) == state(whole, launch, launch.call)
 
 
-def state(trace: Trace, call: int) -> list[bytes]:
-    """What the memory that the launch after or of ``call`` reaches holds after it."""
-    launch = next(trace.iter_launches(call, call + 2))
+def state(trace: Trace, launch: Launch, call: int) -> list[bytes]:
+    """What the memory that ``launch`` reaches holds after ``call``."""
     words = [
         launch.parameters[at : at + 8] for offset, size in launch.layout or () if size == 8 for at in [offset]
     ]
@@ -124,6 +125,17 @@ def state(trace: Trace, call: int) -> list[bytes]:
         assert mask is None
         held.append(data)
     return held
+
+
+def test_a_chosen_launch_stands_alone_and_others_cannot(record: Record, tmp_path: Path) -> None:
+    recorded = record("--launches", "5-8,14-")
+    with open_trace(recorded.trace) as trace:
+        first, *_, last = trace.iter_launches()
+        extract(trace, tmp_path / "one.bin", last.call)
+        with pytest.raises(TraceError, match="not selected when it was recorded"):
+            extract(trace, tmp_path / "none.bin", first.call)
+    (result,) = zluda.replay(tmp_path / "one.bin", device="cpu").results
+    assert (result.call, result.verdict) == (last.call, Verdict.IDENTICAL)
 
 
 def test_the_profiler_opens_and_closes_what_is_recorded(record: Record) -> None:

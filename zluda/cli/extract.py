@@ -15,7 +15,7 @@ def command(file: str, launch: str, output: str) -> None:
     """Write one launch with its module and the memory that it reaches to a trace of its own.
 
     LAUNCH is the number of the launching call, as `zluda dump --launches` shows it, or kernel:regex, which
-    means the first launch of such a kernel.
+    means the first launch of such a kernel that has its memory on record.
 
     Example: zluda extract trace.bin 582 -o saxpy.bin
     """
@@ -28,9 +28,10 @@ def command(file: str, launch: str, output: str) -> None:
     selection = Selection.parse(launch)
     with cutting(file) as (source, progress):
         low, high = selection.bounds
-        found = next(
-            (one for one in source.iter_launches(low, high) if selection.contains(one.call, one.kernel)), None
-        )
+        meant = (one for one in source.iter_launches(low, high) if selection.contains(one.call, one.kernel))
+        found = next(meant, None)
+        if found is not None and found.left_out is not None:
+            found = next((one for one in meant if one.left_out is None), found)
         if found is None:
             raise Error(f"{file}: {launch} is no launch; zluda dump --launches {file} shows them")
         extract(source, Path(output), found.call, progress=progress)

@@ -41,9 +41,14 @@ def trim(source: Trace, target: Path, selection: Selection, *, progress: Progres
 def extract(source: Trace, target: Path, launch: int, *, progress: Progress | None = None) -> Cut:
     """Write one launch with its kernel's module and the memory that it reaches to ``target``.
 
-    ``launch`` is the number of the launching call. Raises :class:`TraceError` where that is none.
+    ``launch`` is the number of the launching call. Raises :class:`TraceError` where that is none, or one
+    whose memory was left off the record.
     """
     one = source.launch(launch)
+    if one.left_out is not None:
+        raise TraceError(
+            f"its memory is not on record: {one.left_out.reason}", file=str(source.path), call=launch
+        )
     if source.graphs.is_node(source.call(launch)):
         parent = source.call(launch).parent
         raise TraceError(
