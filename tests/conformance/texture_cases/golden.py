@@ -26,8 +26,6 @@ _RACES = frozenset(f"surface.store.{form}.clamp" for form in ("2d", "v2"))  # tw
 
 KNOWN = {
     r"filter\.spread\.3d\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
-    r"footprint\.aniso\.(more|short)": (0.01, "an area that is a difference of nearly equal products"),
-    r"grad\.2d\.anisotropy\.\d+": (0.01, "an area that is a difference of nearly equal products"),
     r"grad\.2d\.anisotropy\.ramp": (0.75, "probes not along an axis are a 64th of a texel off"),
     r"footprint\.window\.(any|mip)\S*": (0.4, "probes not along an axis are a 64th of a texel off"),
     r"footprint\.whole\S*": (0.95, "probes not along an axis are a 64th of a texel off"),

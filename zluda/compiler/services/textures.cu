@@ -697,6 +697,11 @@ __device__ __noinline__ float zluda_length(Vector3 v, bool solid, bool diagonal)
   return __fadd_rn(longest, second);
 }
 
+static __device__ float eleven_16ths(float x) {
+  float size = cut(scaled(eleven(x), exponent_of(x) - 10));
+  return x < 0 ? -size : size;
+}
+
 struct Axis {
   float length;
   Vector3 along;
@@ -711,7 +716,8 @@ static __device__ Axis major_axis(Vector3 a, Vector3 b, bool solid, bool bent) {
   #pragma unroll 1
   for (int i = 0; i < 2; i++) {
     Vector3 diagonal = {sum_of(a.x, b.x), sum_of(a.y, b.y), sum_of(a.z, b.z)};
-    most = longer(most, {zluda_length(diagonal, solid, true), diagonal});
+    float length = zluda_length(diagonal, solid, true);
+    most = longer(most, {length, {eleven_16ths(diagonal.x), eleven_16ths(diagonal.y), 0}});
     b.x = -b.x, b.y = -b.y, b.z = -b.z;
   }
   return most;
@@ -746,7 +752,7 @@ static __device__ Footprint footprint_of(const Descriptor *s, Vector3 a, Vector3
   i32 major = logarithm(axis.length), most = most_anisotropy(s);
   if (!most || solid || bent) return {major * 0.00390625f, 0, 0, 0};
   i32 area = logarithm(sum_of(zluda_product(a.x, b.y), -zluda_product(a.y, b.x)));
-  i32 minor = max(area - major, major - most);
+  i32 minor = max(min(area - major, major), major - most);
   return {minor * 0.00390625f, major - max(minor, 0), axis.along.x, axis.along.y};
 }
 
@@ -766,11 +772,17 @@ struct Probes {
 
 static __device__ i32 half_up(float x) { return (i32)floorf(x + 0.5f); }
 
+static __device__ float middle_of_step(float x) { return x < 0.25f ? 0 : floorf(x) + 0.5f; }
+
 static __device__ Probes probes_of(Footprint f) {
-  // The direction: 64ths, here of the true length. What the unit makes of those not along an axis is at times one or
-  // two 64ths off.
-  float length = __fsqrt_rn(__fadd_rn(__fmul_rn(f.x, f.x), __fmul_rn(f.y, f.y)));
-  i32 x = half_up(__fdiv_rn(64 * f.x, length)), y = half_up(__fdiv_rn(64 * f.y, length));
+  // The direction in 64ths, by the four highest bits of the longer side, those of the shorter one and a half each; a
+  // shorter side of less than a quarter of one is none.
+  float scale = power(3 - exponent_of(fmaxf(fabsf(f.x), fabsf(f.y))));
+  float sx = middle_of_step(fabsf(f.x) * scale), sy = middle_of_step(fabsf(f.y) * scale);
+  float length = __fsqrt_rn(__fadd_rn(__fmul_rn(sx, sx), __fmul_rn(sy, sy)));
+  i32 x = half_up(__fdiv_rn(64 * sx, length)), y = half_up(__fdiv_rn(64 * sy, length));
+  if (f.x < 0) x = -x;
+  if (f.y < 0) y = -y;
   u32 reciprocal = (f.ratio & 255) ? __zluda_exp2[f.ratio & 255] : 256;
   if (f.ratio <= 256) {  // two, as far apart as the footprint is longer than wide
     i32 apart = 256 - (i32)(reciprocal >> (f.ratio >> 8));
