@@ -21,7 +21,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
     build("app.c", "app", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
     build("graphs.c", "graphs", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
     build("late.c", "late", "-ldl")
-    for library in ("cublas", "nvrtc", "nvJitLink"):
+    for library in ("cublas", "curand", "nvrtc", "nvJitLink"):
         name = f"lib{library}.so.13"
         build("libraries.c", name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-D{library.upper()}")
     link = (f"-L{directory}", "-l:libcuda.so.1", "-l:libnvrtc.so.13", "-l:libnvJitLink.so.13", "-ldl")

@@ -26,8 +26,8 @@ from zluda.tracefile.overview import overview
 @pytest.fixture(scope="module")
 def blas(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     directory = tmp_path_factory.mktemp("blas")
-    library = str(standin.directory / "libcublas.so.13")
-    return run_trace(directory / "trace.bin", standin.libraries, "blas", library)
+    libraries = [str(standin.directory / f"lib{name}.so.13") for name in ("cublas", "curand")]
+    return run_trace(directory / "trace.bin", standin.libraries, "blas", *libraries)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,18 @@ def test_scalars_are_kept_where_the_host_can_read_them(blas: Recorded) -> None:
         first, _, unreadable = named(trace, "cublasSaxpy_v2")
         assert trace.payload(first.sequence, "alpha") == struct.pack("<f", 2)
         assert trace.payloads(unreadable.sequence) == []
+
+
+def test_floats_passed_by_value_are_on_record(blas: Recorded) -> None:
+    with open_trace(blas.trace) as trace:
+        (single,) = named(trace, "curandGenerateNormal")
+        (double,) = named(trace, "curandGenerateNormalDouble")
+        bits = [single.arguments[name].to_bytes(4, "little") for name in ("mean", "stddev")]
+        assert struct.unpack("<2f", b"".join(bits)) == (0.25, 3.0)
+        bits = [double.arguments[name].to_bytes(8, "little") for name in ("mean", "stddev")]
+        assert struct.unpack("<2d", b"".join(bits)) == (-0.1, 1e300)
+        lines = [text for text, _ in listing.LISTS["calls"](trace, Selection.parse(()))]
+    assert any("n=10, mean=0.25, stddev=3)" in line for line in lines)
 
 
 def test_a_launch_without_ptx_names_the_library_call_around_it(blas: Recorded) -> None:

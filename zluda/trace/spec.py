@@ -30,6 +30,8 @@ MAX_FINDERS = 16
 MAX_SPARES = 64
 MAX_CLOSING = 16
 CAPTURE_FULL = 2
+VECTOR_SLOT = 0x80
+_VECTOR_REGISTERS = 8
 
 # Numbers of the special cases in the agent. Up to `opaque_write`: work that a stream carries out.
 SPECIALS = [
@@ -237,7 +239,8 @@ def pack(rows: list[dict[str, Any]], choice: Choice | None = None) -> bytes:
 
 
 def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
-    parameters = [_pack_parameter(p) for p in row["parameters"]]
+    slots = _slots(row["parameters"])
+    parameters = [_pack_parameter(p, slot) for p, slot in zip(row["parameters"], slots, strict=True)]
     streams = [i for i, p in enumerate(row["parameters"]) if p["type"] == "CUstream"]
     fixed = [p for p in row["parameters"] if p["pointee"]]
     variable = any(p.get("rule") for p in row["parameters"]) * HAS_VARIABLE
@@ -258,8 +261,19 @@ def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
     return head + b"".join(parameters).ljust(MAX_PARAMETERS * _PARAMETER.size, b"\0")
 
 
-def _pack_parameter(parameter: dict[str, Any]) -> bytes:
-    slot = parameter["slot"] if parameter["slot"] >= 0 else 0xFF
+def _slots(parameters: list[dict[str, Any]]) -> list[int]:
+    """Where the agent finds each: an integer argument word, or a vector register (System V ABI 3.2.3)."""
+    slots, vectors = [], 0
+    for parameter in parameters:
+        if parameter["slot"] >= 0:
+            slots.append(parameter["slot"])
+            continue
+        slots.append(VECTOR_SLOT + vectors if vectors < _VECTOR_REGISTERS else 0xFF)
+        vectors += 2 if parameter["type"] == "cuDoubleComplex" else 1
+    return slots
+
+
+def _pack_parameter(parameter: dict[str, Any], slot: int) -> bytes:
     direction = ring.DIRECTIONS[parameter["direction"]]
     if rule := parameter.get("rule"):
         size = parameter.get("unit", 0)
@@ -281,6 +295,7 @@ def c_source() -> str:
         "MAX_FINDERS": MAX_FINDERS,
         "MAX_SPARES": MAX_SPARES,
         "CAPTURE_FULL": CAPTURE_FULL,
+        "VECTOR_SLOT": VECTOR_SLOT,
         "MAX_RANGES": MAX_RANGES,
         "MAX_CLOSING": MAX_CLOSING,
         "MARKER_NAME": MARKER_NAME_BYTES,

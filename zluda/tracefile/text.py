@@ -84,6 +84,9 @@ def _argument(index: int, parameter: Parameter, call: Call, payloads: list[Paylo
 
 def _word(type_name: str, word: int) -> str:
     plain = type_name.removeprefix("const ").strip()
+    if plain in ("float", "double"):
+        size = 4 if plain == "float" else 8
+        return f"{_FLOATS[f'{plain} *', size].unpack(word.to_bytes(8, 'little')[:size])[0]:g}"
     if plain not in _NUMBERS:
         return "NULL" if word == 0 and plain.endswith("*") else f"{word:#x}"
     bits, signed = _NUMBERS[plain]

@@ -1,4 +1,4 @@
-/* Stand-ins for libraries above the driver, and a program that uses them: built once for each of CUBLAS, NVRTC, NVJITLINK
+/* Stand-ins for libraries above the driver, and a program that uses them: built once for each of CUBLAS, CURAND, NVRTC, NVJITLINK
  * and PROGRAM.
  *
  * The program's first argument is a scene; machine code is an ELF file without sections, with the PTX inside, which the
@@ -66,6 +66,11 @@ API cublasSaxpy_v2 (struct handle * handle, int n, const float * alpha, const fl
   return cublasSaxpy_v2_64 (handle, n, alpha, x, dx, y, dy);
 }
 
+#elif defined CURAND
+
+API curandGenerateNormalDouble (void * generator, double * to, size_t n, double mean, double stddev) { return 0; }
+API curandGenerateNormal (void * generator, float * to, size_t n, float mean, float stddev) { return 0; }
+
 #elif defined NVRTC
 
 API nvrtcCreateProgram (char ** program, const char * source, const char * name, int headers, const char * const * texts,
@@ -111,12 +116,15 @@ launch_from (const void * image)
 
 /* A library that is loaded late, with scalars on the host and on the device. */
 static void
-blas (const char * library)
+blas (const char * library, const char * generator)
 {
   void * opened = dlopen (library, RTLD_NOW);
   int (* create) (void **) = dlsym (opened, "cublasCreate_v2");
   int (* saxpy) (void *, int, const float *, CUdeviceptr, int, CUdeviceptr, int) = dlsym (opened, "cublasSaxpy_v2");
-  CUdeviceptr x, y, two;
+  void * random = dlopen (generator, RTLD_NOW);
+  int (* normal) (void *, float *, size_t, float, float) = dlsym (random, "curandGenerateNormal");
+  int (* normal_double) (void *, double *, size_t, double, double) = dlsym (random, "curandGenerateNormalDouble");
+  CUdeviceptr x, y;
   float values[4] = { 1, 2, 3, 4 }, alpha = 2;
   void * handle;
 
@@ -129,6 +137,8 @@ blas (const char * library)
   if (saxpy (handle, -1, &alpha, x, 1, y, 1) != 7 || saxpy (handle, -1, (const float *) 8, x, 1, y, 1) != 7)
     exit (1);
   CHECK (cuMemcpyDtoH_v2 (values, y, sizeof values));
+  CHECK (normal (NULL, NULL, 10, 0.25f, 3));
+  CHECK (normal_double (NULL, NULL, 10, -0.1, 1e300));
   exit (values[3] == 12 ? 0 : 1);
 }
 
@@ -173,7 +183,7 @@ main (int argc, char ** argv)
   CHECK (cuInit (0));
   CHECK (cuCtxCreate_v2 (&context, 0, 0));
   if (strcmp (argv[1], "blas") == 0)
-    blas (argv[2]);
+    blas (argv[2], argv[3]);
   compile ();
   link_texts (1);
   link_texts (2);

@@ -209,8 +209,19 @@ function startAgent(table) {
     late ? 1 : 0, uint64(table.progressNs));
   if (failed !== 0)
     throw new Error(`the agent could not start (step ${failed})`);
+  tryFloats();
   if (nvtx !== null)
     nvtx.sink.writePointer(agent.range_told);
+}
+
+// Whether floats passed by value can be told, see vector_register in hooks.c.
+function tryFloats() {
+  const listener = Interceptor.attach(agent.two_floats, { onEnter: agent.enter_two_floats });
+  Interceptor.flush();
+  new NativeFunction(agent.two_floats, 'int', ['double', 'double'])(1.5, -3.25);
+  listener.detach();
+  if (new NativeFunction(agent.finds_floats, 'int', [])() === 0)
+    send({ type: 'limit', message: 'Frida keeps vector registers elsewhere here; floats passed by value are not recorded' });
 }
 
 function driverExports(module) {

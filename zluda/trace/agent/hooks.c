@@ -2,6 +2,39 @@
 
 /* --- before the call --------------------------------------------------------------------------------- */
 
+/* The first eight bytes of vector register `number`. Frida tells the general registers only; around them it saves the
+ * others by FXSAVE (Intel SDM 1, 10.5.1), in the 512 bytes below what it tells, aligned to 16. `floats` says that this
+ * holds, as was tried when the agent started. */
+static u64
+vector_register (GumInvocationContext * context, u32 number)
+{
+  const u8 * saved = (const u8 *) (((u64) context->cpu_context & ~15ULL) - 512);
+
+  return *(const u64 *) (saved + 160 + 16 * number);
+}
+
+/* Called with 1.5 and -3.25, and hooked by `enter_two_floats`. */
+int
+two_floats (double a, double b)
+{
+  return a > b;
+}
+
+void
+enter_two_floats (GumInvocationContext * context)
+{
+  const double expected[2] = { 1.5, -3.25 };
+  u64 a = vector_register (context, 0), b = vector_register (context, 1);
+
+  state.floats = memcmp (&a, expected, 8) == 0 && memcmp (&b, expected + 1, 8) == 0;
+}
+
+int
+finds_floats (void)
+{
+  return (int) state.floats;
+}
+
 /* The integer argument word of a slot, as gum_invocation_context_get_nth_argument without its call. */
 static u64
 argument (GumInvocationContext * context, u32 slot)
@@ -17,7 +50,10 @@ argument (GumInvocationContext * context, u32 slot)
     case 4: return cpu->r8;
     case 5: return cpu->r9;
     case 0xff: return 0;
-    default: return ((u64 *) cpu->rsp)[slot - 5];
+    default:
+      if (slot >= VECTOR_SLOT)
+        return state.floats ? vector_register (context, slot - VECTOR_SLOT) : 0;
+      return ((u64 *) cpu->rsp)[slot - 5];
   }
 }
 

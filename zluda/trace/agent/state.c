@@ -83,7 +83,7 @@ struct driver
 /* One parameter and one function, as zluda/trace/spec.py packs them. */
 struct parameter
 {
-  u8 slot;        /* among the integer argument words; 0xff: not an integer */
+  u8 slot;        /* among the integer argument words; VECTOR_SLOT + n: in a vector register; 0xff: nowhere */
   u8 direction;
   u8 rule;
   u8 count;       /* the parameter that holds the number of elements */
@@ -213,6 +213,7 @@ struct state
   struct gpu_clock * clocks[MAX_CLOCKS];
   u32 clock_count;
   volatile u64 work;             /* calls that may put something on a stream */
+  u32 floats;                    /* vector registers are where they were found */
   u32 device_count;
   volatile u32 described;               /* the devices are on record */
   const struct choice * choice;  /* of launches */
