@@ -99,6 +99,7 @@ def test_json_has_the_documented_keys(case: Case) -> None:
         "seconds",
         "product",
         "relocated",
+        "fidelity",
         "printed",
     }
     assert (found["launches"], found["copies"], found["identical"]) == (2, 1, 3)
