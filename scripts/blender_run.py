@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from zluda.compiler.apart import Outcome as Answer
 from zluda.compiler.apart import each_apart
 from zluda.compiler.unit import kernel_unit
 from zluda.device.amd import AmdDevice
@@ -134,16 +135,23 @@ def run(module: Module, task: Task) -> bytes:
 
 def outcomes(module: Module, names: list[str], device: str, jobs: int) -> Iterator[Outcome]:
     """Each entry on the CPU and on ``device``, in processes of their own."""
-    tasks = [Task(name, target) for name in names for target in ("cpu", device)]
-    found = {t: o for t, o in each_apart(tasks, lambda task: run(module, task), jobs=jobs)}
-    for name in names:
-        both = [found[Task(name, target)] for target in ("cpu", device)]
-        reasons = tuple(o.failure.reason if o.failure is not None else "" for o in both)
-        if any(reasons):
-            yield Outcome(name, 0, False, 0, reasons)
-            continue
-        (count, one, changed), (_, other, _) = (json.loads(o.value) for o in both)
-        yield Outcome(name, count, one == other, changed, reasons)
+    targets = ("cpu", device)
+    tasks = [Task(name, target) for name in names for target in targets]
+    found: dict[Task, Answer] = {}
+    for task, answer in each_apart(tasks, lambda task: run(module, task), jobs=jobs):
+        found[task] = answer
+        both = [found.get(Task(task.kernel, target)) for target in targets]
+        if both[0] is not None and both[1] is not None:
+            yield compared(task.kernel, both[0], both[1])
+
+
+def compared(kernel: str, one: Answer, other: Answer) -> Outcome:
+    """What became of an entry."""
+    reasons = tuple("" if a.failure is None else a.failure.reason for a in (one, other))
+    if any(reasons):
+        return Outcome(kernel, 0, False, 0, reasons)
+    (count, here, changed), (_, there, _) = (json.loads(answer.value) for answer in (one, other))
+    return Outcome(kernel, count, here == there, changed, reasons)
 
 
 def chosen(module: Module, named: list[str], largest: int) -> list[str]:
