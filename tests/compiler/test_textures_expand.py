@@ -231,3 +231,65 @@ def test_a_function_without_textures_is_left_alone() -> None:
 
 def test_what_is_expanded_is_known_without_importing_how() -> None:
     assert frozenset(EXPANSIONS) == OPCODES
+
+
+def _calls(body: str) -> list[tuple[str, list[str]]]:
+    """What a kernel calls, with the values that are passed: registers by name, numbers as they are."""
+    found, passed = [], []
+    for one in expanded(parse_module(_source(body)).function("k")).instructions:
+        if one.opcode == "st" and one.slots.get("space") == "param":
+            value = one.operands[1]
+            passed.append(str(getattr(value, "name", getattr(value, "value", value))))
+        if one.opcode == "call":
+            name = next(o.name for o in one.operands if getattr(o, "name", "").startswith("__zluda_"))
+            found.append((name, passed))
+            passed = []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("instruction", "called"),
+    [
+        (
+            "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1}], {%r1,%r2};",
+            ("tex_2d", "%d1 %d1 %f0 %f1 0 0 %r1 %r2"),
+        ),
+        (
+            "tex.level.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1}], %f2, {%r1,%r2};",
+            ("tex_2d", "%d1 %d1 %f0 %f1 %f2 1 %r1 %r2"),
+        ),
+        (
+            "tex.grad.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1}], {%f2,%f3}, {%f4,%f5}, {%r1,%r2};",
+            ("grad_2d", "%d1 %d1 %f0 %f1 %f2 %f3 %f4 %f5 %r1 %r2"),
+        ),
+        (
+            "tex.grad.3d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1,%f2,%f2}],"
+            " {%f3,%f4,%f5,%f5}, {%f6,%f7,%f8,%f8};",
+            ("lod_3d", "%d1 %d1 %f0 %f1 %f2 %f3 %f4 %f5 %f6 %f7 %f8"),
+        ),
+        (
+            "tld4.b.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1}], {%r1,%r2};",
+            ("tld4_2d", "%d1 %d1 %f0 %f1 2 %r1 %r2"),
+        ),
+        ("suld.b.2d.b32.zero %r1, [%d1, {%r2,%r3}];", ("surface_2d", "%d1 %r2 %r3 4 2 0")),
+        ("suld.b.2d.b32.clamp %r1, [%d1, {%r2,%r3}];", ("surface_2d", "%d1 %r2 %r3 4 1 0")),
+        ("suld.b.2d.v2.b32.trap {%r1,%r4}, [%d1, {%r2,%r3}];", ("surface_2d", "%d1 %r2 %r3 8 0 0")),
+        ("sust.p.2d.v2.b32.zero [%d1, {%r2,%r3}], {%r4,%r5};", ("sust_2d", "%d1 %r2 %r3 2 %r4 %r5 0 0")),
+        ("sured.p.add.2d.b32.clamp [%d1, {%r2,%r3}], %r4;", ("surface_2d", "%d1 %r2 %r3 0 1 1")),
+        ("sured.b.add.2d.u32.clamp [%d1, {%r2,%r3}], %r4;", ("surface_2d", "%d1 %r2 %r3 4 1 1")),
+        ("suq.width.b32 %r1, [%d1];", ("query", "%d1 0 0 1")),
+        ("txq.level.height.b32 %r1, [%d1], %r2;", ("query", "%d1 1 %r2 0")),
+    ],
+)
+def test_what_a_form_has_is_passed_in_order(instruction: str, called: tuple[str, str]) -> None:
+    name, values = _calls(instruction)[0]
+    assert (name.removeprefix("__zluda_"), " ".join(values)) == called
+
+
+def test_a_level_that_gradients_choose_is_chosen() -> None:
+    body = (
+        "tex.grad.3d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%d1, {%f0,%f1,%f2,%f2}],"
+        " {%f3,%f4,%f5,%f5}, {%f6,%f7,%f8,%f8};"
+    )
+    name, values = _calls(body)[1]
+    assert name == "__zluda_tex_3d" and values[6] == "1"

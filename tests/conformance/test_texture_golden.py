@@ -19,7 +19,7 @@ from texture_cases.spec import Array, Case
 
 from zluda.device.cpu import CpuDevice
 
-HELD_ROUGHLY = re.compile(r"footprint\.window\.(any|mip)\.\w+")
+HELD_ROUGHLY = re.compile(r"footprint\.whole\.\w+")
 
 
 def differing(got: Array, expected: Array) -> Array:
@@ -86,15 +86,15 @@ def test_device_gives_what_an_h200_gave(device: str, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_probes_are_near_their_places() -> None:
-    """Where a footprint lies obliquely its probes are a few 64ths of a texel off."""
+def test_probes_between_two_levels_are_near_their_places() -> None:
+    """Texels are between -1 and 1 and of no pattern: a fetch is the average of many."""
     off = []
     for name, case in golden_cases().items():
         if HELD_ROUGHLY.fullmatch(name):
             got = _runner("cpu").run(case)[""].view(np.float32)
             off.append(float(np.abs(got - golden_results()[name].view(np.float32)).max()))
-    assert len(off) == 32
-    assert max(off) < 0.2
+    assert len(off) == 6
+    assert max(off) < 0.1
 
 
 def test_model_gives_what_an_h200_gave() -> None:

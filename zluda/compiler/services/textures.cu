@@ -815,7 +815,9 @@ __device__ __noinline__ uint4 zluda_probed(Where w, Footprint f) {
       i32 place = second ? i - p.count : i;
       u32 share = place == 0 || place == p.count - 1 ? p.outer : p.inner;
       i32 steps = 2 * place - p.count + 1;
-      w.shift_x = (steps * p.step_x) >> 1, w.shift_y = (steps * p.step_y) >> 1;
+      // Of one level alone a step is its texel; of two it is a texel of the level between them.
+      float step = weight ? __fdiv_rn(second ? 64.0f : 128.0f, __zluda_exp2[weight]) : 0.5f;
+      w.shift_x = half_up(steps * p.step_x * step), w.shift_y = half_up(steps * p.step_y * step);
       Sum part = zluda_level_sum<DIMENSIONS>(w, second ? next : number, share, c);
       sum.total += part.total * (second ? weight : 256 - weight);
       sum.seen |= part.seen;
