@@ -37,7 +37,7 @@ class Lifetimes:
         self._of: dict[int, Life] = {}  # by id
         self._allocating: set[int] = set()  # calls under way
         self._freeing: dict[int, list[Life]] = {}  # calls under way → what they free
-        self._ended: list[tuple[int, int, int]] = []  # (base, end, call): freed while `_allocating`
+        self._ended: dict[tuple[int, int], int] = {}  # (base, end) → call: last freed while `_allocating`
 
     def at(self, base: int) -> int | None:
         """The allocation that begins at ``base``."""
@@ -79,7 +79,8 @@ class Lifetimes:
             end = max(life.born, *(freed_by or [call]))
             self.end(key, end)
             call = max(call, end)
-        return max([call, *(died for start, end, died in self._ended if start < base + size and base < end)])
+        ends = (died for (start, end), died in self._ended.items() if start < base + size and base < end)
+        return max(call, max(ends, default=call))
 
     def begin(self, life: Life) -> None:
         self.spans.add(life.id, life.base, life.size)
@@ -94,5 +95,6 @@ class Lifetimes:
         if self._at.get(life.base) is life:
             del self._at[life.base]
         if self._allocating:
-            self._ended.append((life.base, life.base + life.size, call))
+            span = (life.base, life.base + life.size)
+            self._ended[span] = max(call, self._ended.get(span, 0))
         self._close(key, call)
