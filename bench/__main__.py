@@ -29,6 +29,7 @@ BENCHMARKS = {
     "emulator": "The AMD emulator, beside the prototype that it replaced",
     "amd_code": "AMD code from PTX against clang's from OpenCL C",
     "record_overhead": "Recording: the drain",
+    "record_size": "Recording: size, memory, opening",
 }
 
 
