@@ -20,7 +20,9 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
     build("libcuda.c", "libcuda.so.1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-lpthread")
     build("app.c", "app", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
     build("graphs.c", "graphs", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
+    build("busy.c", "busy", f"-L{directory}", "-l:libcuda.so.1", f"-Wl,-rpath,{directory}", "-lpthread")
     build("late.c", "late", "-ldl")
+    build("faults.c", "faults", "-ldl", "-lpthread")
     for library in ("cublas", "curand", "nvrtc", "nvJitLink"):
         name = f"lib{library}.so.13"
         build("libraries.c", name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-D{library.upper()}")

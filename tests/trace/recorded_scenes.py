@@ -29,6 +29,14 @@ class StandIn:
         return str(self.directory / "graphs")
 
     @property
+    def busy(self) -> str:
+        return str(self.directory / "busy")
+
+    @property
+    def faults(self) -> str:
+        return str(self.directory / "faults")
+
+    @property
     def libraries(self) -> str:
         return str(self.directory / "libraries")
 

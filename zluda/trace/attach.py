@@ -53,8 +53,7 @@ def attach(
             note(f"process {pid}: recording; interrupt to stop")
         while not stop.wait(_POLL_SECONDS) and _is_running(pid):
             pass
-        if _is_running(pid):
-            session.detach()
+        session.leave()
     finally:
         outcome = session.finish()
         for number, handler in old.items():

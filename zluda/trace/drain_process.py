@@ -3,7 +3,8 @@
 Started by the session as ``drain_process TRACE CONTROL_FD``. The control page's lock
 comes with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap":
 [kind, text, count]}``, ``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish``
-means that the session died: draining goes on until the agent has left the application. The last line on
+means that the session died: what was recorded until then is drained. An application that goes on is told so
+(``FLAG_LEFT``). The last line on
 standard output is a JSON object: counts, and the last open call.
 """
 
@@ -28,14 +29,17 @@ from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.ring import (
     FAILURE,
     FLAG_FAILED,
+    FLAG_LEFT,
     FLAG_OVER_BUDGET,
     FLAG_STOPPED,
     Control,
+    give_rings_back,
     rings_directory,
 )
 
 _IDLE_SECONDS = 0.002
 _BUSY_RECORDS = 2000
+_LEAVING_SECONDS = 0.05
 
 
 class _Commands:
@@ -86,8 +90,7 @@ class Recorder:
             idle = 0.02 if moved > _BUSY_RECORDS else min(0.02, idle * 1.5) if not moved else _IDLE_SECONDS
             for command in commands.read(idle):
                 finished |= self._obey(command)
-            if commands.ended and not finished:
-                finished = bool(self.control["AGENT_GONE"]) or not _alive(self.control["APP_PID"])
+            finished |= commands.ended
         return self._finish(orderly=not commands.ended)
 
     def _keep_to_budget(self) -> None:
@@ -112,6 +115,10 @@ class Recorder:
 
     def _finish(self, *, orderly: bool) -> dict[str, Any]:
         control = self.control
+        goes_on = _alive(control["APP_PID"])
+        if goes_on:
+            control["FLAGS"] |= FLAG_LEFT
+            time.sleep(_LEAVING_SECONDS)  # what threads are writing at this moment
         self.drain.finish()
         if not orderly:
             self.writer.add_gap(None, "recorder", "the session ended before the application")
@@ -133,6 +140,8 @@ class Recorder:
         summary = self._summary()
         self.drain.close()
         self.writer.close()
+        if goes_on:
+            give_rings_back(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
         return summary
 

@@ -27,6 +27,7 @@ from zluda.trace.index import write_index
 from zluda.trace.programs import loads_libraries
 from zluda.trace.provenance import forces_jit
 from zluda.trace.recording import Recording
+from zluda.trace.still import Stillness, agents_code, prologues, threads_of
 from zluda.tracefile.ring import DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
 from zluda.tracefile.stripping import STRIPPED, Part
@@ -175,6 +176,16 @@ class _forwarded_signals:
             signal.signal(number, handler)
 
 
+def _kept_in_process(session: Any) -> Any:
+    """Have Frida stay in the process when its session ends, by a script that does nothing: a thread that ends
+    the program while Frida goes waits for it for ever, or crashes.
+    """
+    resident = session.create_script("", name="resident")
+    resident.load()
+    resident.eternalize()
+    return resident
+
+
 class Session:
     """The agent's other end: one Frida session and at most one recording for each process."""
 
@@ -194,6 +205,7 @@ class Session:
         self._options, self._note = options, note
         self._main = 0
         self._recordings: dict[int, Recording] = {}
+        self._scripts: list[Any] = []
         self._keep: list[Any] = []  # Frida's objects live as long as they are referred to
         self._problems: list[str] = []
         self._device = frida.get_local_device()
@@ -202,7 +214,9 @@ class Session:
         self._names: set[Path] = set()
         self._late: set[int] = set()
         self._processes: dict[int, dict[str, Any]] = {}  # what is known of children
-        self._source = spec.c_source()
+        self._sources = spec.sources()
+        self._stillness: dict[int, Stillness] = {}
+        self._earlier: dict[int, set[str]] = {}  # agents of former recordings of a process
 
     def attach(self, pid: int, *, late: bool = False) -> None:
         """Get the agent into the process; returns when the driver, if it is there already, is hooked.
@@ -212,10 +226,12 @@ class Session:
         self._main = self._main or pid
         if late:
             self._late.add(pid)
+            self._earlier[pid] = set(agents_code(pid))
         try:
             session = self._device.attach(pid)
             if self._options.follow_children:
                 session.enable_child_gating()
+            self._keep.append(_kept_in_process(session))
             script = session.create_script(spec.javascript_source(), name="zluda")
         except self._frida.PermissionDeniedError as error:
             raise Error(f"Frida may not attach to processes here: {error}") from None
@@ -224,15 +240,15 @@ class Session:
         except self._frida.ProcessNotFoundError:
             raise Error("the application ended before it could be recorded") from None
         script.on("message", lambda message, data: self._message(pid, script, message))
-        self._keep += [session, script]
+        self._keep.append(session)
+        self._scripts.append(script)
         script.load()
-        separate = (spec.keeper_source(), spec.forks_source(), spec.execs_source(), spec.exits_source())
         options = {
             "follow": self._options.follow_children,
             "late": late,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
-        script.exports_sync.begin(self._source, *separate, spec.nvtx_source(), options)
+        script.exports_sync.begin(self._sources, options)
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -248,6 +264,8 @@ class Session:
             "failed": self._failed,
             "library": self._library,
             "limit": self._limit,
+            "hold": self._hold,
+            "threads": self._hold_threads,
         }
         handlers[payload["type"]](pid, script, payload)
 
@@ -288,12 +306,37 @@ class Session:
             spec.pack(recording.rows, choice),
         )
 
+    def _hold(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        """Before functions of a running process are hooked: its threads are to be held. Which ones, the agent
+        tells us.
+        """
+        code = agents_code(pid)
+        agents = [span for agent in set(code) - self._earlier[pid] for span in code[agent]]
+        unsafe = agents + prologues(int(address, 16) for address in payload["addresses"])
+        self._stillness[pid] = Stillness(unsafe)
+        script.post({"type": "threads", "threads": threads_of(pid), "held": False})
+
+    def _hold_threads(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        """The agent says which threads are the program's; those that they started meanwhile come next."""
+        stillness, held = self._stillness[pid], True
+        try:
+            held = not stillness.hold(payload["threads"])
+        except Error as error:
+            self._problem(str(error))
+        script.post({"type": "threads", "threads": threads_of(pid), "held": held})
+
     def _hooked(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        self._let_go(pid)
         recording = self._recordings[pid]
         recording.send(hooked=[int(address, 16) for address in payload["addresses"]])
         recording.send(meta={"hooks": payload["count"]})
         for name, reason in payload["failed"]:
             recording.send(gap=[name, f"could not be hooked: {reason}", 1])
+
+    def _let_go(self, pid: int) -> None:
+        stillness = self._stillness.pop(pid, None)
+        if stillness is not None:
+            stillness.release()
 
     def _library(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
         recording = self._recordings[pid]
@@ -302,6 +345,7 @@ class Session:
             recording.send(gap=[name, f"could not be hooked: {reason}", 1])
 
     def _failed(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
+        self._let_go(pid)
         self._problem(f"could not be hooked: {payload['message']}")
 
     def _limit(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
@@ -386,11 +430,13 @@ class Session:
             recording.trace.unlink(missing_ok=True)
             self._names.discard(recording.trace)
 
-    def detach(self) -> None:
-        """Stop recording while the processes go on."""
-        for one in self._keep[1::2]:
+    def leave(self) -> None:
+        """Before :meth:`finish`, where processes go on: the agents' code stays where it is, for threads may
+        be anywhere in it, and is told by the recorder to do nothing.
+        """
+        for script in self._scripts:
             with contextlib.suppress(self._frida.InvalidOperationError):  # its process has ended
-                one.unload()
+                script.eternalize()
 
     # --- the end ----------------------------------------------------------------------------------------
 

@@ -322,29 +322,15 @@ def _text_constant(name: str, text: str) -> str:
     return f"static const char {name}[] =\n{lines};\n"
 
 
-def keeper_source() -> str:
-    """The C code that keeps Frida's file descriptors open, a module of its own."""
-    return resources.files("zluda.trace.agent").joinpath("descriptors.c").read_text("utf-8")
-
-
-def forks_source() -> str:
-    """The C code that keeps threads from forking together, a module of its own."""
-    return resources.files("zluda.trace.agent").joinpath("forks.c").read_text("utf-8")
-
-
-def execs_source() -> str:
-    """The C code that tells which process becomes another program, a module of its own."""
-    return resources.files("zluda.trace.agent").joinpath("execs.c").read_text("utf-8")
-
-
-def exits_source() -> str:
-    """The C code that keeps the main thread until the others have ended, a module of its own."""
-    return resources.files("zluda.trace.agent").joinpath("exits.c").read_text("utf-8")
-
-
-def nvtx_source() -> str:
-    """The C code that takes the place of NVTX's functions, a module of its own."""
-    return resources.files("zluda.trace.agent").joinpath("nvtx.c").read_text("utf-8")
+def sources() -> dict[str, str]:
+    """What the agent's JavaScript compiles: its C code (``agent``) and, each a module of its own, what keeps
+    Frida's file descriptors open, what keeps threads from forking together, what tells who becomes another
+    program, what keeps the main thread until the others have ended, what stands for NVTX's functions, and
+    the hooks that stay in the process.
+    """
+    files = resources.files("zluda.trace.agent")
+    alone = ("descriptors", "forks", "execs", "exits", "nvtx", "resident")
+    return {"agent": c_source(), **{name: files.joinpath(f"{name}.c").read_text("utf-8") for name in alone}}
 
 
 def javascript_source() -> str:

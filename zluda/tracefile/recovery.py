@@ -11,7 +11,7 @@ from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.effects import Effects
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind
-from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_STOPPED, Control, rings_directory
+from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_LEFT, Control, give_rings_back, rings_directory
 from zluda.tracefile.writer import TraceWriter
 
 _DYING_SECONDS = 10.0
@@ -32,8 +32,9 @@ def merge_rings(path: Path) -> bool:
         if not _take_over(control):
             return False
         failed = bool(control["FLAGS"] & FLAG_FAILED)
-        control["FLAGS"] |= FLAG_STOPPED  # an application that still runs is no longer recorded
+        control["FLAGS"] |= FLAG_LEFT  # an application that still runs is no longer recorded
         _merge(path, directory, _ending(directory, failed=failed))
+        give_rings_back(directory)
         shutil.rmtree(directory, ignore_errors=True)
         return True
     finally:

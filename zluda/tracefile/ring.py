@@ -29,7 +29,8 @@ only records stamped before that moment, in order of their stamps, sees causes b
 
 **Full ring.** The producer waits and adds the time to ``STALL_NS``. A recorder that is gone (its process
 does not exist, or its heartbeat is older than :data:`HEARTBEAT_LIMIT_NS`) is not waited for: the application
-sets ``FLAG_STOPPED`` and goes on unrecorded.
+sets ``FLAG_STOPPED`` and goes on unrecorded. A recorder that leaves a program which goes on sets
+``FLAG_LEFT`` first: from then on nobody waits.
 
 **After a kill.** The recorder advances ``tail`` only after the records are committed to the trace, and notes
 the tails in the trace in the same transaction. While it lives it holds a lock on ``control``; whoever gets
@@ -41,8 +42,10 @@ nowhere else.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
+import os
 import struct
 from pathlib import Path
 
@@ -159,6 +162,8 @@ FLAG_FAILED = 2
 FAILURE = "failure"
 FLAG_OVER_BUDGET = 4
 """The trace has reached the size that was given: contents are not recorded any more."""
+FLAG_LEFT = 8
+"""The recorder has left a program that goes on: nothing is recorded any more, and that loses nothing."""
 RING = {"MAGIC": 0, "CAPACITY": 8, "THREAD": 16, "CLOSED": 24, "HEAD": 64, "TAIL": 128}
 
 RECORD_HEADER = struct.Struct("<IHHQQIIQ")  # commit, kind, slots, sequence, time_ns, function, length, extra
@@ -179,6 +184,7 @@ def c_defines() -> str:
         "RING_MAGIC_VALUE": RING_MAGIC,
         "HEARTBEAT_LIMIT_NS": HEARTBEAT_LIMIT_NS,
         "FLAG_STOPPED": FLAG_STOPPED,
+        "FLAG_LEFT": FLAG_LEFT,
         "LEAVE_CAPTURED": LEAVE_CAPTURED,
         "LEAVE_DEFERRED": LEAVE_DEFERRED,
         "LEAVE_UNSELECTED": LEAVE_UNSELECTED,
@@ -200,9 +206,27 @@ def c_defines() -> str:
     return "".join(f"#define {name} {value}ULL\n" for name, value in named.items())
 
 
+_FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
+
+
 def rings_directory(trace: str | Path) -> Path:
     """Where the rings of a trace stand."""
     return Path(f"{trace}.rings")
+
+
+def give_rings_back(directory: Path) -> None:
+    """Free the disk blocks of rings that a program which goes on still maps (`fallocate(2)`). A thread that
+    stores to one all the same finds zeros there.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for path in directory.glob("ring-*"):
+        with open(path, "r+b") as file:
+            libc.fallocate(
+                file.fileno(),
+                _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE,
+                ctypes.c_long(RING_HEADER_BYTES),
+                ctypes.c_long(max(1, os.fstat(file.fileno()).st_size - RING_HEADER_BYTES)),
+            )
 
 
 class Control:

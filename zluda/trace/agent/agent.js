@@ -2,6 +2,9 @@
 //
 //   agent → session   {type: 'exports', names, path}          the driver is here; answered by
 //   session → agent   {type: 'table', control, directory, …}  and the packed functions, or {type: 'table', error}
+//   agent → session   {type: 'hold', addresses}               where the program runs: hold its threads; answered by
+//   session → agent   {type: 'threads', threads, held}        until all that are not Frida's are held; each by
+//   agent → session   {type: 'threads', threads}              those that are the program's
 //   agent → session   {type: 'limit', message}                what this recording cannot do
 //   agent → session   {type: 'library', name, path, count, failed}   a library above the driver is hooked
 //   agent → session   {type: 'hooked', count, failed, aliases, addresses}, or {type: 'failed', message}
@@ -11,13 +14,17 @@
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
   'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
-  'getpid', 'process_vm_readv',
+  'getpid', 'process_vm_readv', 'dlopen',
 ];
 
 let source = null;   // of the C half
 let agent = null;    // the C half
+let residentSource = null; // of what stays in the process, see resident.c
+let resident = null; // that, where this recording is the first
+let hooks = null;    // its memory
 let state = null;    // its memory
 let functions = null; // the packed table
+let driverPath = null;
 let late = false;     // the program was running before
 
 let libraries = null; // what to hook of them, once the driver is hooked
@@ -40,6 +47,14 @@ const JUMP_SHORT = 0xeb;      // jmp rel8
 const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
 const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
+const DESCRIPTORS_NAME = 'zluda-descriptors';
+const HOOKS_NAME = 'zluda-hooks';
+const HOOKS_BYTES = 1 << 18;
+const HOOKS_ABOUT = 64;
+const NAME_BYTES = 64;
+const PROT_NONE = 0;
+const PROT_READ_WRITE = 3;
+const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MADE_AT = 16;           // in what the C half calls `struct function`
 
 // The program was started so that it dies with the session while it is held (hold.py). From its first
@@ -130,26 +145,61 @@ function isForChild() {
   }
 }
 
-// Frida's descriptors outlive a close_range of the program, see descriptors.c.
+// Frida's descriptors outlive a close_range of the program, see descriptors.c. An earlier recording of the process, or of the
+// one that it was forked from, may have seen to that: then its list is brought up to date. Whether it is the first.
 function keepDescriptors(cSource) {
   const closeRange = Module.findGlobalExportByName('close_range');
   if (closeRange === null)
-    return;  // older than glibc 2.34
+    return true;  // older than glibc 2.34
   const kept = [];
   for (let descriptor = 0; descriptor !== MAX_DESCRIPTOR && kept.length !== MAX_KEPT; descriptor++)
     if (Cloak.hasFileDescriptor(descriptor))
       kept.push(descriptor);
-  const memory = Memory.alloc(4 * (1 + MAX_KEPT));
-  [kept.length, ...kept].forEach((word, index) => memory.add(4 * index).writeU32(word));
-  keeper = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { kept: memory, close_range: closeRange });
-  for (const name of ['close_range', 'closefrom']) {
-    const address = Module.findGlobalExportByName(name);
-    if (address === null)
-      continue;
-    Interceptor.revert(address);  // in a forked child: what its parent's agent put there
-    Interceptor.replace(address, keeper[`${name}_but_kept`]);
+  const memory = memoryNamed(DESCRIPTORS_NAME, Process.pageSize);
+  const write = list => [kept.length, ...kept].forEach((word, index) => list.add(4 * index).writeU32(word));
+  write(memory);
+  const module = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { kept: memory, close_range: closeRange });
+  try {
+    for (const name of ['close_range', 'closefrom']) {
+      const address = Module.findGlobalExportByName(name);
+      if (address !== null)
+        Interceptor.replace(address, module[`${name}_but_kept`]);
+    }
+    Interceptor.flush();
+    keeper = module;
+  } catch (error) {
+    if (!/already replaced/.test(error.message))
+      throw error;
+    memoriesNamed(DESCRIPTORS_NAME).forEach(write);
+    return false;
   }
-  Interceptor.flush();
+  return true;
+}
+
+// Memory that a later agent finds by a name, and of which a forked child has a copy: it begins with the name, and lies by
+// itself between pages without access. (A file's name would need a file, whose size the program's limits may forbid.)
+function memoryNamed(name, size) {
+  const page = Process.pageSize;
+  const find = (symbol, result, types) => new NativeFunction(Module.getGlobalExportByName(symbol), result, types);
+  const around = find('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64'])(
+    NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+  const memory = around.add(page);
+  if (around.equals(ptr(-1)) || find('mprotect', 'int', ['pointer', 'size_t', 'int'])(memory, size, PROT_READ_WRITE) !== 0)
+    throw new Error('no memory');
+  memory.writeUtf8String(name);
+  return memory.add(NAME_BYTES);
+}
+
+function memoriesNamed(name) {
+  return Process.enumerateRanges('rw-').filter(({ base, file }) => file === undefined && isNamed(base, name))
+    .map(({ base }) => base.add(NAME_BYTES));
+}
+
+function isNamed(base, name) {
+  for (let index = 0; index <= name.length; index++)
+    if (base.add(index).readU8() !== (index === name.length ? 0 : name.charCodeAt(index)))
+      return false;
+  return true;
 }
 
 // A process ends when its last thread does, but Frida's threads do not: a main thread that would leave the others by
@@ -232,30 +282,62 @@ function driverExports(module) {
   return exports;
 }
 
-// Names that share an address are one function: the first of them stands for all.
-function attachAll(exports, table) {
+// A thread of the program that stands in the first instructions of a function while a jump is put there would go on inside
+// the jump. The session holds them, until it is told what is hooked; it cannot know which threads are Frida's.
+function holdThreads(addresses) {
+  send({ type: 'hold', addresses });
+  for (;;) {
+    let answer = null;
+    recv('threads', message => { answer = message; }).wait();
+    if (answer.held)
+      return;
+    send({ type: 'threads', threads: answer.threads.filter(thread => !Cloak.hasThread(thread)) });
+  }
+}
+
+// Put the hooks in that stay, see resident.c; what is told of them lies behind `enter`. Names that share an address are one
+// function: the first of them stands for all.
+function installHooks(exports, names) {
+  if (late)
+    holdThreads(names.filter(name => exports.has(name)).map(name => exports.get(name).toString()));
+  hooks = memoryNamed(HOOKS_NAME, HOOKS_BYTES);
+  resident = new CModule(residentSource, { hooks });
   const hooked = new Map();
-  const failed = [];
-  const aliases = [];
-  const callbacks = { onEnter: agent.enter, onLeave: agent.leave };
-  table.names.forEach((name, index) => {
+  const about = { names: [], addresses: [], failed: [], aliases: [] };
+  const callbacks = { onEnter: resident.resident_enter, onLeave: resident.resident_leave };
+  for (const name of names) {
     const address = exports.get(name);
     if (address === undefined)
-      return;
+      continue;
     const key = address.toString();
     if (hooked.has(key)) {
-      aliases.push([name, hooked.get(key)]);
-      return;
+      about.aliases.push([name, hooked.get(key)]);
+      continue;
     }
     try {
-      Interceptor.attach(address, callbacks, functions.add(index * table.functionBytes));
+      Interceptor.attach(address, callbacks, ptr(about.names.length));
       hooked.set(key, name);
+      about.names.push(name);
+      about.addresses.push(key);
     } catch (error) {
-      failed.push([name, error.message]);
+      about.failed.push([name, error.message]);
     }
-  });
+  }
   Interceptor.flush();
-  return { type: 'hooked', count: hooked.size, failed, aliases, addresses: Array.from(hooked.keys()) };
+  hooks.add(HOOKS_ABOUT).writeUtf8String(JSON.stringify(about));
+  return about;
+}
+
+// The hooks of an earlier recording of this process, or of the one that it was forked from; null where there are none.
+function findHooks() {
+  for (const memory of memoriesNamed(HOOKS_NAME)) {
+    const text = memory.add(HOOKS_ABOUT).readUtf8String();
+    if (text !== '') {  // else they were taken out before a recording had begun
+      hooks = memory;
+      return JSON.parse(text);
+    }
+  }
+  return null;
 }
 
 // nvJitLink exports its functions under names with the version.
@@ -306,7 +388,7 @@ function hookLibrary(library, module) {
     Memory.copy(copy, functions.add(library.functions[name] * libraries.functionBytes), libraries.functionBytes);
     copy.add(MADE_AT).writePointer(made.get(name) ?? NULL);
     try {
-      Interceptor.attach(e.address, { onEnter: agent.enter, onLeave: agent.leave }, copy);
+      Interceptor.attach(e.address, { onEnter: agent.enter_library, onLeave: agent.leave_library }, copy);
       reached.add(bodies[index]);
       count++;
     } catch (error) {
@@ -341,33 +423,41 @@ function hook(module) {
   if (table.error !== undefined)
     return;
   startAgent(table);
+  driverPath = Memory.allocUtf8String(module.path);
+  new NativeFunction(agent.set_driver, 'void', ['pointer'])(driverPath);
   const setEntry = new NativeFunction(agent.set_entry, 'void', ['pointer', 'pointer']);
   for (const [name, address] of exports)
     setEntry(Memory.allocUtf8String(name), address);
+  const places = new Map(table.names.map((name, index) => [name, functions.add(index * table.functionBytes)]));
   const setFunction = new NativeFunction(agent.set_function, 'void', ['pointer', 'pointer']);
-  table.names.forEach((name, index) => {
-    if (table.nodes.includes(name))
-      setFunction(Memory.allocUtf8String(name), functions.add(index * table.functionBytes));
-  });
-  send(attachAll(exports, table));
+  for (const name of table.nodes)
+    setFunction(Memory.allocUtf8String(name), places.get(name));
+  const about = findHooks() ?? installHooks(exports, table.names);
+  agent.hooked = Memory.alloc(8 * about.names.length);
+  about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(places.get(name) ?? NULL));
+  new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
+  hooks.writePointer(agent.enter);
+  send({ type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases, addresses: about.addresses });
   libraries = { list: table.libraries, functionBytes: table.functionBytes };
   waiting.splice(0).forEach(foundLibrary);
 }
 
 rpc.exports = {
-  begin(cSource, keeperSource, forksSource, execsSource, exitsSource, nvtxSource, options) {
-    source = cSource;
+  begin(sources, options) {
+    source = sources.agent;
+    residentSource = sources.resident;
     late = options.late;
-    if (options.follow) {
-      forkAlone(forksSource);
-      tellExecs(execsSource);
+    const first = keepDescriptors(sources.descriptors);
+    if (first && options.follow) {
+      forkAlone(sources.forks);
+      tellExecs(sources.execs);
     }
-    keepDescriptors(keeperSource);
     if (!late)
       outliveSession();
-    stayToTheEnd(exitsSource);
+    if (first)
+      stayToTheEnd(sources.exits);
     if (options.nvtx !== null)
-      listenToNvtx(nvtxSource);
+      listenToNvtx(sources.nvtx);
     Process.attachModuleObserver({
       onAdded(module) {
         if (module.name === options.nvtx)
@@ -390,7 +480,12 @@ rpc.exports = {
       return;
     if (nvtx !== null)
       nvtx.sink.writePointer(NULL);
-    if (agent !== null)
-      new NativeFunction(agent.stop, 'void', [])();
+    if (agent === null)
+      return;
+    if (hooks !== null)
+      hooks.writePointer(NULL);
+    if (resident !== null)
+      hooks.add(HOOKS_ABOUT).writeUtf8String('');
+    new NativeFunction(agent.stop, 'void', [])();
   },
 };

@@ -1,4 +1,6 @@
-/* The two functions that Frida calls around every driver entry. */
+/* What is done around every driver entry; resident.c calls it. */
+
+void leave (GumInvocationContext * context);
 
 /* --- before the call --------------------------------------------------------------------------------- */
 
@@ -244,20 +246,18 @@ goes_to_stream (const struct function * function)
       && (special <= SPECIAL_OPAQUE_WRITE || special == SPECIAL_ALLOCATE || special == SPECIAL_FREE);
 }
 
-void
-enter (GumInvocationContext * context)
+static void
+enter_function (GumInvocationContext * context, const struct function * function)
 {
-  const struct function * function = GUM_IC_GET_FUNC_DATA (context, const struct function *);
   struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
   u32 index, mode;
 
-  call->function = NULL;
-  if (!*state.alive)
+  if (function == NULL || !*state.alive)
     return;
-  if (CONTROL (FLAGS) & FLAG_STOPPED)
+  if (CONTROL (FLAGS) & (FLAG_STOPPED | FLAG_LEFT))
   {
-    atomic_add (&CONTROL (LOST_CALLS), 1);
+    turn_away ();
     return;
   }
   self = current_thread ();
@@ -266,6 +266,7 @@ enter (GumInvocationContext * context)
   self->busy = 1;
   if (function->marks)
     call_entered (function);
+  call->leave = leave;
   call->function = function;
   call->thread = self;
   call->packed = NULL;
@@ -327,6 +328,27 @@ enter (GumInvocationContext * context)
   self->busy = 0;
 }
 
+void
+enter (GumInvocationContext * context)
+{
+  enter_function (context, state.hooked[GUM_IC_GET_FUNC_DATA (context, u64)]);
+}
+
+/* Of a library above the driver, whose hooks are this recording's own. */
+void
+enter_library (GumInvocationContext * context)
+{
+  GUM_IC_GET_INVOCATION_DATA (context, struct call)->leave = NULL;
+  enter_function (context, GUM_IC_GET_FUNC_DATA (context, const struct function *));
+}
+
+void
+leave_library (GumInvocationContext * context)
+{
+  if (GUM_IC_GET_INVOCATION_DATA (context, struct call)->leave != NULL)
+    leave (context);
+}
+
 /* --- after the call ---------------------------------------------------------------------------------- */
 
 static int
@@ -371,18 +393,35 @@ write_leave (struct call * call, u64 result)
   commit (call->thread, record, KIND_LEAVE, call->sequence, call->end, call->flags & 0xff, length, 0);
 }
 
+static void
+forget (struct call * call)
+{
+  struct allocation * freed;
+
+  if (call->flags & CALL_OWNS_PACKED)
+    g_free ((void *) call->packed);
+  while ((freed = call->freed) != NULL)
+  {
+    call->freed = freed->next;
+    release (freed);
+  }
+}
+
 void
 leave (GumInvocationContext * context)
 {
   struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
-  struct allocation * freed;
   u64 result;
   u32 mode;
 
-  if (call->function == NULL)
-    return;
   self = call->thread;
+  if (CONTROL (FLAGS) & FLAG_LEFT)
+  {
+    forget (call);
+    self->current = call->outer;
+    return;
+  }
   self->busy = 1;
   result = context->cpu_context->rax & 0xffffffff;
   call->end = now ();
@@ -405,13 +444,7 @@ leave (GumInvocationContext * context)
     note_time (call);
   else if (call->function->variable & WAITS)
     read_timers (call);
-  if (call->flags & CALL_OWNS_PACKED)
-    g_free ((void *) call->packed);
-  while ((freed = call->freed) != NULL)
-  {
-    call->freed = freed->next;
-    release (freed);
-  }
+  forget (call);
   if (result == 0 && is_load (call->function) && call->word[0] != 0)
     learn_globals (call, *(u64 *) call->word[0], call->function->special == SPECIAL_LIBRARY_LOAD);
   if (call->function->marks)
@@ -453,6 +486,7 @@ start (void * control, const char * directory, const struct choice * choice, int
   state.outputs = outputs != 0;
   state.full = outputs == CAPTURE_FULL;
   state.late = (u32) late;
+  state.captures = late ? UNKNOWN_CAPTURES : 0;
   state.progress_limit = progress_limit;
   state.timing = CONTROL (TIMING) != 0;
   state.layouts = g_malloc0 (8ULL * LAYOUT_PLACES);
@@ -489,7 +523,22 @@ set_function (const char * name, const struct function * function)
 #undef X
 }
 
-/* Nothing is recorded from now on. */
+/* By the numbers of the hooks: what the table says of their functions. */
+void
+set_hooked (const struct function ** hooked)
+{
+  state.hooked = hooked;
+}
+
+/* Where the driver's library is; the text stays. */
+void
+set_driver (const char * path)
+{
+  state.driver_path = path;
+}
+
+/* Nothing is recorded from now on, and this code goes. It does so only where the session ended before the hooks were
+ * in; afterwards it stays for good, and FLAG_LEFT tells it to do nothing. */
 void
 stop (void)
 {

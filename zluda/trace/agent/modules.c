@@ -140,7 +140,7 @@ read_answer (u64 sequence)
   path_of (path, "/globals-", sequence);
   while ((fd = open (path, O_RDONLY_CLOEXEC, 0)) < 0)
   {
-    if (CONTROL (FLAGS) & FLAG_STOPPED || now () - start > ANSWER_LIMIT_NS || recorder_is_gone ())
+    if (CONTROL (FLAGS) & (FLAG_STOPPED | FLAG_LEFT) || now () - start > ANSWER_LIMIT_NS || recorder_is_gone ())
       return NULL;
     sleep_ns (500000);
   }

@@ -43,6 +43,8 @@ open_thread (void)
   u64 index, size, capacity;
   struct thread * self = g_malloc0 (sizeof (struct thread));
 
+  if (atomic_exchange (&state.pinned, 1) == 0)
+    dlopen (state.driver_path, RTLD_LAZY_NOLOAD_NODELETE);
   pthread_setspecific (state.thread_key, self);
   self->id = (u32) gettid ();
   index = atomic_add (&CONTROL (RINGS), 1);
@@ -103,6 +105,24 @@ current_thread (void)
   return self->header != NULL ? self : NULL;
 }
 
+/* A call that is not recorded any more. When the recorder has left, the ring is of no use to anybody. */
+static void
+turn_away (void)
+{
+  struct thread * self;
+
+  if (!(CONTROL (FLAGS) & FLAG_LEFT))
+  {
+    atomic_add (&CONTROL (LOST_CALLS), 1);
+    return;
+  }
+  self = pthread_getspecific (state.thread_key);
+  if (self == NULL || self->header == NULL || self->busy || self->current != 0)
+    return;
+  munmap (self->header, self->mapped);
+  self->header = NULL;
+}
+
 static int
 recorder_is_gone (void)
 {
@@ -120,7 +140,7 @@ wait_for_room (struct thread * self, u64 wanted)
     self->tail = *(volatile u64 *) (self->header + RING_TAIL);
     if (self->head + wanted - self->tail <= self->capacity)
       break;
-    if (CONTROL (FLAGS) & FLAG_STOPPED)
+    if (CONTROL (FLAGS) & (FLAG_STOPPED | FLAG_LEFT))
       room = 0;
     else if (++waits % 64 == 0 && recorder_is_gone ())
     {
@@ -183,7 +203,8 @@ commit (struct thread * self, u8 * record, u32 kind, u64 sequence, u64 time, u32
 /* A call that is being recorded. Frida keeps it beside the invocation, from entry to return. */
 struct call
 {
-  const struct function * function;   /* NULL: this invocation is not recorded */
+  void (* leave) (GumInvocationContext * context); /* resident.c calls it; NULL: this invocation is not recorded */
+  const struct function * function;
   struct thread * thread;
   u64 sequence, parent, start, end;
   u64 outer;                          /* the call around this one, as `current` of the thread */

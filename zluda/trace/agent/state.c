@@ -34,6 +34,7 @@ extern int madvise (void * address, u64 size, int advice);
 extern int clock_gettime (int clock, u64 * time);
 extern int nanosleep (const u64 * time, void * remaining);
 extern int kill (int pid, int signal);
+extern void * dlopen (const char * path, int mode);
 
 #define O_RDWR_CREATE_EXCL_CLOEXEC (2 | 0100 | 0200 | 02000000)
 #define O_RDONLY_CLOEXEC 02000000
@@ -43,6 +44,9 @@ extern int kill (int pid, int signal);
 #define MAP_SHARED_FILE 1
 #define MAP_PRIVATE_ANONYMOUS 0x22
 #define MADV_WIPEONFORK 18
+/* Streams of a program that was running may be being captured; it is not known when that ends. */
+#define UNKNOWN_CAPTURES (1ULL << 32)
+#define RTLD_LAZY_NOLOAD_NODELETE (1 | 4 | 0x1000)
 #define CLOCK_MONOTONIC_ID 1
 #define MAP_FAILED_ADDRESS ((void *) -1)
 
@@ -183,6 +187,9 @@ struct state
   u32 late;                      /* the program was running before it was recorded */
   u64 progress_limit;            /* nanoseconds for which a stream is waited for */
   char directory[1024];
+  const struct function ** hooked;
+  const char * driver_path;
+  volatile u32 pinned;           /* the driver's library stays: hooks in memory that goes would end the program */
   volatile u32 lock;             /* guards the tables below; never held across a driver call */
   struct allocation ** allocations;
   u32 allocation_count, allocation_room;

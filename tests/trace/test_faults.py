@@ -1,0 +1,88 @@
+"""What recorders of other projects stumbled over; FAULTS.md has the whole list."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from recorded_scenes import Recorded, StandIn, run_trace
+
+from zluda.tracefile import open_trace
+
+
+def record(standin: StandIn, directory: Path, scene: str, capture: str = "outputs") -> Recorded:
+    recorded = run_trace(directory / "trace.bin", standin.faults, scene, standin.driver, capture=capture)
+    print(recorded.errors)  # shown where a test fails
+    return recorded
+
+
+def test_a_driver_that_is_unloaded_and_loaded_again(standin: StandIn, tmp_path: Path) -> None:
+    recorded = record(standin, tmp_path, "reloaded")
+    assert recorded.status == 0
+    with open_trace(recorded.trace) as trace:
+        assert Counter(call.function for call in trace.iter_calls())["cuInit"] == 3
+        assert trace.counts().launches == 3
+
+
+def test_a_program_with_a_handler_for_its_crashes(standin: StandIn, tmp_path: Path) -> None:
+    recorded = record(standin, tmp_path, "handled")
+    assert recorded.status == 0
+    with open_trace(recorded.trace) as trace:
+        assert trace.counts().launches == 1
+
+
+def test_a_crash_handler_runs_and_the_call_is_on_record(standin: StandIn, tmp_path: Path) -> None:
+    recorded = record(standin, tmp_path, "reported")
+    assert (recorded.status, recorded.output) == (9, "handler\n")
+    with open_trace(recorded.trace) as trace:
+        *before, last = trace.iter_calls()
+        assert (last.function, last.result) == ("cuLaunchKernel", None)
+        assert all(call.result == 0 for call in before)
+
+
+def test_ten_thousand_allocations(standin: StandIn, tmp_path: Path) -> None:
+    recorded = record(standin, tmp_path, "many_allocations", capture="calls")
+    assert recorded.status == 0
+    with open_trace(recorded.trace) as trace:
+        made = [one for one in trace.allocations if not one.name]
+        assert len(made) == len({one.base for one in made}) == 10000
+        assert all(one.died is not None for one in made)
+
+
+def test_several_contexts(standin: StandIn, tmp_path: Path) -> None:
+    recorded = record(standin, tmp_path, "contexts")
+    assert recorded.status == 0
+    with open_trace(recorded.trace) as trace:
+        assert Counter(call.function for call in trace.iter_calls())["cuCtxCreate_v2"] == 2
+        assert all(launch.captured for launch in trace.iter_launches())
+
+
+def test_children_of_every_make(standin: StandIn, tmp_path: Path) -> None:
+    """A thread's fork whose child forks, vfork, posix_spawn, and a daemon that outlives its parents."""
+    recorded = record(standin, tmp_path, "children")
+    assert recorded.status == 0
+    index = json.loads((tmp_path / "trace.index.json").read_text())
+    launches = [process["launches"] for process in index["processes"]]
+    assert launches[:1] == [1] and launches.count(1) >= 4, index
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written(standin: StandIn, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    check_refused(standin, tmp_path)
+
+
+def test_a_file_system_that_cannot_be_written(standin: StandIn) -> None:
+    check_refused(standin, Path("/proc"))
+
+
+def check_refused(standin: StandIn, directory: Path) -> None:
+    line = [sys.executable, "-m", "zluda", "trace", "-o", str(directory / "trace.bin"), standin.app, "saxpy"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"zluda: {directory}") and done.stderr.count("\n") == 1, done.stderr
