@@ -268,7 +268,8 @@ function startAgent(table) {
 function tryFloats() {
   const listener = Interceptor.attach(agent.two_floats, { onEnter: agent.enter_two_floats });
   Interceptor.flush();
-  new NativeFunction(agent.two_floats, 'int', ['double', 'double'])(1.5, -3.25);
+  const options = { traps: 'all' };  // also where Frida's own thread is here, as when the driver is loaded already
+  new NativeFunction(agent.two_floats, 'int', ['double', 'double'], options)(1.5, -3.25);
   listener.detach();
   if (new NativeFunction(agent.finds_floats, 'int', [])() === 0)
     send({ type: 'limit', message: 'Frida keeps vector registers elsewhere here; floats passed by value are not recorded' });

@@ -6,7 +6,8 @@ void leave (GumInvocationContext * context);
 
 /* The first eight bytes of vector register `number`. Frida tells the general registers only; around them it saves the
  * others by FXSAVE (Intel SDM 1, 10.5.1), in the 512 bytes below what it tells, aligned to 16. `floats` says that this
- * holds, as was tried when the agent started. */
+ * holds, as is tried when the agent starts; in a child after `fork`, where Frida lets no hook see the trial, the parent's
+ * is believed. */
 static u64
 vector_register (GumInvocationContext * context, u32 number)
 {
@@ -480,6 +481,7 @@ start (void * control, const char * directory, const struct choice * choice, int
   DRIVER_ENTRIES (X)
 #undef X
   state.control = control;
+  state.floats = 1;
   strcpy (state.directory, directory);
   state.choice = choice;
   state.window = choice->open;
