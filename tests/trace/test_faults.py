@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -79,6 +80,19 @@ def test_a_directory_that_cannot_be_written(standin: StandIn, tmp_path: Path) ->
 
 def test_a_file_system_that_cannot_be_written(standin: StandIn) -> None:
     check_refused(standin, Path("/proc"))
+
+
+def test_every_fault_that_is_listed_has_its_test() -> None:
+    here = Path(__file__).parent
+    source = "".join(path.read_text() for path in here.glob("test_*.py"))
+    listed = (here / "FAULTS.md").read_text()
+    names, files = (
+        re.findall(r"\b(test_\w+)\b(?!\.py)", listed),
+        re.findall(r"(?<!\w)([\w/]*test_\w+\.py)", listed),
+    )
+    assert len(names) > 30
+    assert [name for name in names if f"def {name}(" not in source] == []
+    assert [one for one in files if not (here / one).exists() and not (here.parents[1] / one).exists()] == []
 
 
 def check_refused(standin: StandIn, directory: Path) -> None:
