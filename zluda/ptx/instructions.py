@@ -373,7 +373,7 @@ def _match(dotted: str) -> Opcode:
 
 def _wide(form: Form) -> bool:
     """Whether a load or store of global memory moves 256 bits, as GPUs do from sm_100 on."""
-    return form.row.opcode in ("ld", "st") and form.vector * form.types[-1].bits > 128
+    return form.row.opcode in ("ld", "st") and form.vector * (form.types[-1].bits if form.types else 0) > 128
 
 
 def _too_wide(form: Form) -> bool:
