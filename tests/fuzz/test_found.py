@@ -168,6 +168,7 @@ def test_a_choice_of_bits_stands_apart_from_a_choice_of_lanes(lanes: int) -> Non
         ("st.global.v2.b128 [%p], {%w, %w};", False),
         ("ldu.global.v4.b32 {%r0, %r1, %r2, %r3}, [%p];", True),
         ("ldu.global.v4.b64 {%p, %l0, %l1, %l2}, [%p];", False),
+        ("st.bulk.weak.shared::cta [%r0], %p, 0;", True),  # which has no type
     ],
 )
 def test_vectors_are_no_wider_than_an_access(statement: str, right: bool) -> None:
