@@ -293,3 +293,10 @@ def test_a_level_that_gradients_choose_is_chosen() -> None:
     )
     name, values = _calls(body)[1]
     assert name == "__zluda_tex_3d" and values[6] == "1"
+
+
+def test_a_reduction_that_names_no_sign_is_unsigned() -> None:
+    function = expanded(
+        parse_module(_source("sured.p.min.2d.b32.clamp [%d1, {%r2,%r3}], %r4;")).function("k")
+    )
+    assert [one.type.spelling for one in function.instructions if one.opcode == "red"] == ["u32"]
