@@ -56,11 +56,16 @@ class Recorded:
 
 
 def run_trace(
-    trace: Path, *command: str, capture: str = "outputs", timing: str = "events", verify: bool = False
+    trace: Path,
+    *command: str,
+    capture: str = "outputs",
+    timing: str = "events",
+    verify: bool = False,
+    queries: bool = False,
 ) -> Recorded:
     """Run the command line in a process of its own, as a user would; proving it would take a GPU."""
     options = ["-o", str(trace), "--capture", capture, "--timing", timing]
-    options += [] if verify else ["--no-verify"]
+    options += ["--queries"] * queries + ["--no-verify"] * (not verify)
     line = [sys.executable, "-m", "zluda", "trace", *options, "--", *command]
     result = subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=trace.parent)
     return Recorded(trace, result.returncode, result.stdout, result.stderr)

@@ -23,13 +23,16 @@ def record(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record
     subprocess.run(["cc", "-O1", "-w", str(SOURCES / "timed.c"), "-o", str(app), *flags], check=True)
     made: dict[tuple[str, ...], Recorded] = {}
 
-    def run(*scene: str, lag: int = 0, capture: str = "calls", timing: str = "events") -> Recorded:
-        key = (*scene, str(lag), capture, timing)
+    def run(
+        *scene: str, lag: int = 0, capture: str = "calls", timing: str = "events", queries: bool = False
+    ) -> Recorded:
+        key = (*scene, str(lag), capture, timing, str(queries))
         if key not in made:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("STANDIN_LAG", str(lag))
                 trace = tmp_path_factory.mktemp("timed") / "trace.bin"
-                made[key] = run_trace(trace, str(app), *scene, capture=capture, timing=timing)
+                command = (str(app), *scene)
+                made[key] = run_trace(trace, *command, capture=capture, timing=timing, queries=queries)
             assert made[key].status == 0, made[key].errors
         return made[key]
 
@@ -108,3 +111,18 @@ def test_a_timing_that_there_is_not(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="timing is 'cupti', expected one of events, off"):
         start(["true"], tmp_path / "t.bin", timing="cupti")
+
+
+ASKED = ["cuCtxGetCurrent", "cuStreamQuery", "cuPointerGetAttribute"]
+
+
+@pytest.mark.parametrize("queries", [False, True])
+def test_calls_that_only_ask_are_on_record_where_they_are_asked_for(record: Record, queries: bool) -> None:
+    with open_trace(record("asks", "3", queries=queries).trace) as trace:
+        functions = [call.function for call in trace.iter_calls()]
+        assert functions[-1] == "cuLaunchKernel"
+        assert [functions.count(name) for name in ASKED] == [3 * queries] * 3
+        left_out = trace.meta["left_out"]
+        assert set(ASKED) <= set(left_out) if not queries else left_out == []
+        assert "cuDeviceGet" not in left_out
+        assert not [gap for gap in trace.gaps if "no export" in gap.text]

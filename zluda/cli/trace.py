@@ -29,6 +29,11 @@ from zluda.trace.presets import PRESETS
     help="events: the GPU time of each launch, by two events around it on its stream.",
 )
 @click.option(
+    "--queries",
+    is_flag=True,
+    help="Also calls that only ask, as cuPointerGetAttribute: most of a framework's.",
+)
+@click.option(
     "--preset",
     type=click.Choice(PRESETS),
     help="Set what this framework needs so that its kernels' PTX is on record.",
@@ -96,6 +101,7 @@ def command(
     output: Path,
     capture: str,
     timing: str,
+    queries: bool,
     preset: str | None,
     ptx_jit: bool,
     follow_children: bool,
@@ -144,6 +150,7 @@ def command(
             output,
             capture=capture,
             timing=timing,
+            queries=queries,
             follow_children=follow_children,
             choice=choice,
             note=say,
@@ -154,6 +161,7 @@ def command(
             output,
             capture=capture,
             timing=timing,
+            queries=queries,
             preset=preset,
             ptx_jit=ptx_jit,
             follow_children=follow_children,

@@ -41,6 +41,7 @@ _FACTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("start", "Recorded at", _time),
     ("host", "Host", str),
     ("capture", "Captured", str),
+    ("left_out", "Left out", lambda names: f"{len(names)} functions that only ask (--queries records them)"),
     ("stripped", "Stripped of", lambda parts: ", ".join(str(part).replace("-", " ") for part in parts)),
     ("zluda", "Recorder", str),
     ("replay_of", "Replay of", str),

@@ -28,6 +28,7 @@ def attach(
     follow_children: bool = True,
     choice: Choice | None = None,
     timing: str = "events",
+    queries: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Record process ``pid`` from now on until it ends, or until we get SIGINT or SIGTERM; then it goes on.
@@ -43,7 +44,9 @@ def attach(
     check_place(output)
     command = _command_of(pid)
     _check_unrecorded(pid)
-    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice or Choice(), timing)
+    options = Options(
+        capture, ring_bytes, progress_seconds, follow_children, choice or Choice(), timing, queries
+    )
     session = Session(frida, command, output, options, note or (lambda text: None), {})
     stop, started = threading.Event(), time.monotonic()
     old = {number: signal.signal(number, _setter(stop)) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -48,6 +48,7 @@ class Options:
     follow_children: bool = True
     choice: Choice = Choice()
     timing: str = "events"
+    queries: bool = False
 
     def __post_init__(self) -> None:
         """Raises :class:`zluda.Error` where there is no memory of launches to choose from."""
@@ -86,6 +87,7 @@ def record(
     follow_children: bool = True,
     choice: Choice | None = None,
     timing: str = "events",
+    queries: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command`` and record its CUDA driver calls in ``output``.
@@ -93,6 +95,8 @@ def record(
     ``capture`` is ``"calls"`` (no memory but what the host sends), ``"outputs"`` (what launches changed) or
     ``"full"`` (also what they found changed by others). With ``follow_children`` those that use CUDA are
     recorded beside it, with their process id in the name, and ``STEM.index.json`` lists all processes.
+    ``timing`` is ``"events"`` (the GPU time of each launch) or ``"off"``; ``queries`` has calls that only ask
+    (:data:`spec.QUIET`) on record too.
     ``choice`` says of which launches memory is recorded. ``note`` gets one line for each thing worth telling
     at once. ``preset`` names a framework (:data:`presets.PRESETS`) whose PTX is to be seen; ``ptx_jit`` has
     the driver compile PTX where machine code is beside it. Raises :class:`zluda.Error` where the application
@@ -103,7 +107,7 @@ def record(
     if timing not in TIMINGS:
         raise ValueError(f"timing is {timing!r}, expected one of {', '.join(TIMINGS)}")
     choice = choice or Choice()
-    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice, timing)
+    options = Options(capture, ring_bytes, progress_seconds, follow_children, choice, timing, queries)
     frida = import_frida()
     check_place(Path(output))
     note = note or (lambda text: None)
@@ -297,6 +301,7 @@ class Session:
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows if "library" not in row],
                 "libraries": spec.libraries(recording.rows),
+                "leftOut": [] if self._options.queries else spec.left_out(recording.rows, choice),
                 "nodes": spec.NODE_ENTRIES,
                 "choice": list(choice.pack()),
                 "kernels": javascript_pattern(choice.kernel) if choice.kernel else None,
@@ -329,7 +334,7 @@ class Session:
         self._let_go(pid)
         recording = self._recordings[pid]
         recording.send(hooked=[int(address, 16) for address in payload["addresses"]])
-        recording.send(meta={"hooks": payload["count"]})
+        recording.send(meta={"hooks": payload["count"], "left_out": payload["leftOut"]})
         for name, reason in payload["failed"]:
             recording.send(gap=[name, f"could not be hooked: {reason}", 1])
 

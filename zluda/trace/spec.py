@@ -142,7 +142,7 @@ HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE, WAITS = 1, 2, 4, 8
 _WAITING = frozenset(
     {
         *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuStreamQuery", "cuEventQuery"),
-        *("cuMemcpyDtoH", "cuMemcpy", "cuMemFree"),
+        *("cuMemcpyDtoH", "cuMemcpy", "cuMemFree", "cuEventDestroy"),
     }
 )
 """Base names of the entries after which the GPU has come to an end of something."""
@@ -170,6 +170,24 @@ CUDA_VALUES = {
     "CU_COMPUTE_CAPABILITY_MAJOR": 75,
     "CU_COMPUTE_CAPABILITY_MINOR": 76,
 }
+
+QUIET = frozenset(
+    {
+        *("cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxGetFlags", "cuCtxGetApiVersion", "cuCtxGetId"),
+        *("cuCtxGetStreamPriorityRange", "cuDeviceGetAttribute", "cuDevicePrimaryCtxGetState"),
+        *("cuPointerGetAttribute", "cuPointerGetAttributes", "cuMemGetInfo"),
+        *("cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuStreamGetCtx", "cuStreamGetDevice"),
+        *("cuStreamGetFlags", "cuStreamGetGreenCtx", "cuStreamGetId", "cuStreamGetPriority"),
+        *("cuThreadExchangeStreamCaptureMode", "cuEventQuery", "cuStreamQuery", "cuEventElapsedTime"),
+        *("cuFuncGetAttribute", "cuFuncGetModule", "cuFuncIsLoaded", "cuKernelGetAttribute"),
+        *("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyAvailableDynamicSMemPerBlock"),
+        *("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxActiveClusters"),
+        *("cuGetErrorName", "cuGetErrorString"),
+    }
+)
+"""Base names of functions by which programs, and the runtime for them, only ask: some twenty calls a launch
+of PyTorch's. Nothing on record depends on the answers. They are not hooked, unless ``--queries`` is given.
+"""
 
 _FUNCTION = struct.Struct("<HBBBBBBQQ")
 _PARAMETER = struct.Struct("<BBBBI")
@@ -230,6 +248,11 @@ def libraries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if row["name"] in table["made"]:
                 library["made"][row["name"]] = table["made"][row["name"]]
     return list(found.values())
+
+
+def left_out(rows: list[dict[str, Any]], choice: Choice) -> list[str]:
+    """Names of the functions that are not hooked where queries are not asked for: none that is a marker."""
+    return [row["name"] for row in rows if row.get("base") in QUIET and not choice.marks(row)]
 
 
 def pack(rows: list[dict[str, Any]], choice: Choice | None = None) -> bytes:

@@ -5,8 +5,13 @@ nothing.
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
+import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import zstandard
 
@@ -19,6 +24,8 @@ MAX_BLOB_BYTES = 512 << 20
 """No content is longer: a reader never decompresses more for one blob."""
 
 _LEVEL = 1  # as small as 3 on what kernels write, in two thirds of the time
+_WORKERS = min(8, len(os.sched_getaffinity(0)) - 1)
+_PREPARED_AT_LEAST = 4  # contents: fewer are not worth a thread
 _KNOWN_KEYS = 1 << 17  # ids remembered to answer without a look-up: about 16 MiB
 
 
@@ -31,12 +38,22 @@ def is_zero(content: bytes) -> bool:
     return content.count(0) == len(content)
 
 
+class _Ready(NamedTuple):
+    """What is known of a content before it is put."""
+
+    content: bytes  # kept, so that its identity stays its own
+    key: bytes | None  # None: zeros
+    data: bytes | None  # as it is stored; None where it was known already
+
+
 class BlobStore:
     """Puts contents into the `blob` table of a connection that may write."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._ready: dict[int, _Ready] = {}  # by the content's identity
+        self._of_thread = threading.local()
+        self._workers: ThreadPoolExecutor | None = None
         self._known: OrderedDict[bytes, int] = OrderedDict()
         self._sealed: set[int] = set()
 
@@ -44,14 +61,16 @@ class BlobStore:
         """The id of ``content``, stored if it is new; ``ZEROS`` if it is all zeros. ``sealed``: only its
         digest and size are stored. TraceError if it is too long.
         """
-        if is_zero(content):
+        ready = self._ready.pop(id(content), None)
+        if is_zero(content) if ready is None else ready.key is None:
             return ZEROS
         if len(content) > MAX_BLOB_BYTES:
             raise TraceError(f"{len(content)} bytes in one piece; at most {MAX_BLOB_BYTES} can be stored")
-        key = blob_key(content)
+        key = (ready.key if ready is not None else None) or blob_key(content)
         found = self._known.get(key)
         if found is None:
-            found = self._find(key) or self._insert(key, content, sealed=sealed)
+            data = ready.data if ready is not None else None
+            found = self._find(key) or self._insert(key, content, data, sealed=sealed)
             self._known[key] = found
             if len(self._known) > _KNOWN_KEYS:
                 self._known.popitem(last=False)
@@ -62,6 +81,29 @@ class BlobStore:
             self._sealed.discard(found)
         return found
 
+    def prepare(self, contents: Sequence[bytes]) -> None:
+        """Digest and compress contents that are about to be put, these very objects, on several processors:
+        both let other threads run. It is forgotten with the next call.
+        """
+        self._ready.clear()
+        if len(contents) < _PREPARED_AT_LEAST or _WORKERS < 2:
+            return
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="blobs")
+        for ready in self._workers.map(self._prepared, contents):
+            self._ready[id(ready.content)] = ready
+
+    def _prepared(self, content: bytes) -> _Ready:
+        if is_zero(content):
+            return _Ready(content, None, None)
+        key = blob_key(content)
+        return _Ready(content, key, None if key in self._known else self._compressed(content))
+
+    def close(self) -> None:
+        """End the threads that helped."""
+        if self._workers is not None:
+            self._workers.shutdown()
+
     def _find(self, key: bytes) -> int | None:
         row = self._connection.execute("SELECT id, length(data) FROM blob WHERE key = ?", (key,)).fetchone()
         if row is None:
@@ -71,11 +113,13 @@ class BlobStore:
         return int(row[0])
 
     def _compressed(self, content: bytes) -> bytes:
-        data = self._compressor.compress(content)
+        if not hasattr(self._of_thread, "compressor"):
+            self._of_thread.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        data: bytes = self._of_thread.compressor.compress(content)
         return data if len(data) < len(content) else content
 
-    def _insert(self, key: bytes, content: bytes, *, sealed: bool) -> int:
-        data = b"" if sealed else self._compressed(content)
+    def _insert(self, key: bytes, content: bytes, data: bytes | None, *, sealed: bool) -> int:
+        data = b"" if sealed else data if data is not None else self._compressed(content)
         cursor = self._connection.execute(
             "INSERT INTO blob (key, size, data) VALUES (?, ?, ?)", (key, len(content), data)
         )

@@ -116,6 +116,7 @@ class Drain:
         self._fast = FastLaunches(self.functions)
         self._pass_slots = FIRST_PASS_SLOTS
         self.open: dict[int, _Open] = {}
+        self._page_data: dict[int, bytes] = {}  # of the PAGE records at hand, by their bodies' identity
         self._rows: list[CallRow] = []
         self._finished: list[FinishRow] = []
         self.orphans: dict[int, bytes] = {}
@@ -184,6 +185,8 @@ class Drain:
         return any(call.signature.row.get("special") in HANDLE_CALLS for call in self.open.values())
 
     def _records(self, records: list[Record]) -> None:
+        self._page_data = {id(one.body): one.body[8:] for one in records if one.kind == ring.PAGE}
+        self.writer.prepare(list(self._page_data.values()))
         opened, rare, orphans = self.open, self._rare, self.orphans
         for time_ns, kind, sequence, function, extra, thread, body in records:
             if kind == ring.ENTER:
@@ -242,7 +245,9 @@ class Drain:
             if call is not None:
                 call.add_data(function, body)
         elif kind == ring.PAGE:
-            self.effects.memory.page_changed(sequence, function, extra, body)
+            data = self._page_data.pop(id(body), None) or body[8:]
+            offset = int.from_bytes(body[:8], "little")
+            self.effects.memory.page_changed(sequence, function, extra, offset, data)
         elif kind == ring.FUNCTION:
             self.effects.function_described(sequence, extra, body)
         elif kind == ring.GLOBAL:

@@ -76,7 +76,7 @@ class RecordedMemory:
         """
         self._lives.left(call.sequence, succeeded=call.result == 0 and not deferred)
 
-    def page_changed(self, sequence: int, phase: int, base: int, body: bytes) -> None:
+    def page_changed(self, sequence: int, phase: int, base: int, offset: int, data: bytes) -> None:
         """A PAGE record: contents before (that is, after the call before) or after a call."""
         allocation = self._lives.at(base)
         if allocation is None:
@@ -84,8 +84,7 @@ class RecordedMemory:
             return
         found = phase != ring.PHASE_AFTER
         call = max(sequence - 1, 0) if found else sequence
-        offset = int.from_bytes(body[:8], "little")
-        self._writer.add_page(call, allocation, offset, body[8:], found=found)
+        self._writer.add_page(call, allocation, offset, data, found=found)
 
     def array_placed(self, base: int, body: bytes) -> None:
         """An ARRAY record: the number of an array that a call makes."""

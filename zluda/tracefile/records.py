@@ -36,6 +36,7 @@ META_KEYS = {
     "stall_ns": "how long the program waited for the recorder, over all threads",
     "ptx_jit": "true where the driver was made to compile PTX although machine code was beside it",
     "attached": "true where the program was running before it was recorded",
+    "left_out": "functions that only ask, calls of which were not recorded: those of this driver's",
     "timing": "events or off: whether launches were timed on the GPU",
     "launches_not_timed": "launches for which there was no event",
     "bytes_looked_at": "of device memory, to find what changed",

@@ -275,6 +275,11 @@ class TraceWriter:
         pages = [self._insert(sql, row) for row in rows]
         self._many("INSERT INTO found_page (page) VALUES (?)", ((page,) for page in pages))
 
+    def prepare(self, contents: Sequence[bytes]) -> None:
+        """Digest and compress pages that :meth:`add_page` is about to be given, these very objects."""
+        if not self.redacts:
+            self._blobs.prepare(contents)
+
     def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> None:
         self._many(
             "INSERT INTO gap (call, kind, text, count) VALUES (?, ?, ?, ?)", [(call, kind, text, count)]
@@ -309,6 +314,7 @@ class TraceWriter:
         if self._closed:
             return
         self._closed = True
+        self._blobs.close()
         with schema.sqlite_errors(self.path):
             try:
                 self._connection.execute("COMMIT")

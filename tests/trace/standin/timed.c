@@ -88,6 +88,26 @@ threads (int count)
   CHECK (cuModuleUnload (module)); /* as a program that ends */
 }
 
+CUresult cuCtxGetCurrent (void **);
+CUresult cuStreamQuery (void *);
+CUresult cuPointerGetAttribute (void *, int, CUdeviceptr);
+
+/* What frameworks ask before each launch. */
+static void
+asks (int count)
+{
+  void * current;
+  unsigned type;
+
+  while (count-- != 0)
+  {
+    CHECK (cuCtxGetCurrent (&current));
+    CHECK (cuStreamQuery (NULL));
+    cuPointerGetAttribute (&type, 2, 0);
+    launch (empty, NULL);
+  }
+}
+
 int
 main (int argc, char ** argv)
 {
@@ -99,6 +119,8 @@ main (int argc, char ** argv)
     streams (count);
   else if (strcmp (argv[1], "many") == 0)
     many (count);
+  else if (strcmp (argv[1], "asks") == 0)
+    asks (count);
   else
     threads (count);
   return 0;

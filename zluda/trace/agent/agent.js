@@ -297,14 +297,14 @@ function holdThreads(addresses) {
 }
 
 // Put the hooks in that stay, see resident.c; what is told of them lies behind `enter`. Names that share an address are one
-// function: the first of them stands for all.
-function installHooks(exports, names) {
+// function: the first of them stands for all. Those that only ask (`quiet`) are left alone.
+function installHooks(exports, names, quiet) {
   if (late)
     holdThreads(names.filter(name => exports.has(name)).map(name => exports.get(name).toString()));
   hooks = memoryNamed(HOOKS_NAME, HOOKS_BYTES);
   resident = new CModule(residentSource, { hooks });
   const hooked = new Map();
-  const about = { names: [], addresses: [], failed: [], aliases: [] };
+  const about = { names: [], addresses: [], failed: [], aliases: [], leftOut: [] };
   const callbacks = { onEnter: resident.resident_enter, onLeave: resident.resident_leave };
   for (const name of names) {
     const address = exports.get(name);
@@ -313,6 +313,10 @@ function installHooks(exports, names) {
     const key = address.toString();
     if (hooked.has(key)) {
       about.aliases.push([name, hooked.get(key)]);
+      continue;
+    }
+    if (quiet.has(name)) {
+      about.leftOut.push([name, key]);
       continue;
     }
     try {
@@ -325,6 +329,7 @@ function installHooks(exports, names) {
     }
   }
   Interceptor.flush();
+  about.leftOut = about.leftOut.filter(([_, key]) => !hooked.has(key));
   hooks.add(HOOKS_ABOUT).writeUtf8String(JSON.stringify(about));
   return about;
 }
@@ -433,12 +438,15 @@ function hook(module) {
   const setFunction = new NativeFunction(agent.set_function, 'void', ['pointer', 'pointer']);
   for (const name of table.nodes)
     setFunction(Memory.allocUtf8String(name), places.get(name));
-  const about = findHooks() ?? installHooks(exports, table.names);
+  const about = findHooks() ?? installHooks(exports, table.names, new Set(table.leftOut));
   agent.hooked = Memory.alloc(8 * about.names.length);
   about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(places.get(name) ?? NULL));
   new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
   hooks.writePointer(agent.enter);
-  send({ type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases, addresses: about.addresses });
+  send({
+    type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases,
+    addresses: about.addresses.concat(about.leftOut.map(([_, key]) => key)), leftOut: about.leftOut.map(([name, _]) => name),
+  });
   libraries = { list: table.libraries, functionBytes: table.functionBytes };
   waiting.splice(0).forEach(foundLibrary);
 }
