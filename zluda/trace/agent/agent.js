@@ -438,9 +438,10 @@ function hook(module) {
   const setFunction = new NativeFunction(agent.set_function, 'void', ['pointer', 'pointer']);
   for (const name of table.nodes)
     setFunction(Memory.allocUtf8String(name), places.get(name));
-  const about = findHooks() ?? installHooks(exports, table.names, new Set(table.leftOut));
+  const quiet = new Set(table.leftOut);
+  const about = findHooks() ?? installHooks(exports, table.names, quiet);
   agent.hooked = Memory.alloc(8 * about.names.length);
-  about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(places.get(name) ?? NULL));
+  about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(quiet.has(name) ? NULL : places.get(name) ?? NULL));
   new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
   hooks.writePointer(agent.enter);
   send({
