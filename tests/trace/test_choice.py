@@ -171,6 +171,16 @@ def test_options_that_mean_nothing_are_refused(capture: str, given: dict[str, An
         Options(capture, 1 << 20, 1.0, choice=Choice.parse(**given))
 
 
+def test_functions_that_only_ask_are_left_alone_where_launches_are_chosen() -> None:
+    rows = {row["name"]: row for row in spec.functions()}
+    choice = Choice.parse(sample=3, stop_on="cuCtxGetDevice")
+    assert choice.skips(rows["cuCtxGetCurrent"]) and not choice.skips(rows["cuCtxGetDevice"])
+    assert not any(
+        choice.skips(rows[name]) for name in ("cuLaunchKernel", "cuMemAlloc_v2", "cuGetProcAddress_v2")
+    )
+    assert not any(Choice().skips(row) or Choice.parse(budget="1MB").skips(row) for row in rows.values())
+
+
 def test_a_sample_is_of_one_launch_at_least() -> None:
     with pytest.raises(Error, match="sample 0"):
         Choice.parse(sample=0)

@@ -198,6 +198,15 @@ class Choice:
         opens, closes = self.opens.is_call_of(row), self.closes.is_call_of(row)
         return opens * MARK_OPENS | closes * MARK_CLOSES
 
+    def skips(self, row: dict[str, Any]) -> bool:
+        """Whether calls of a function are not recorded: frameworks ask the driver some twenty things for each
+        launch, which no replay needs.
+        """
+        asks = row["effect"] == "query" and not (
+            row.get("special") or row.get("replay") or row.get("unknown")
+        )
+        return self.selective and asks and "library" not in row and not self.marks(row)
+
     def check_names(self, rows: Iterable[dict[str, Any]]) -> None:
         """Raises :class:`Error` where a marker names a function that no driver of this table has."""
         for marker in (self.opens, self.closes):

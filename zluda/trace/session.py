@@ -301,7 +301,12 @@ class Session:
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows if "library" not in row],
                 "libraries": spec.libraries(recording.rows),
-                "leftOut": [] if self._options.queries else spec.left_out(recording.rows, choice),
+                "leftOut": []
+                if self._options.queries
+                else [
+                    *spec.left_out(recording.rows, choice),
+                    *(row["name"] for row in recording.rows if choice.skips(row)),
+                ],
                 "nodes": spec.NODE_ENTRIES,
                 "choice": list(choice.pack()),
                 "kernels": javascript_pattern(choice.kernel) if choice.kernel else None,
