@@ -28,13 +28,13 @@ def run(command: list[str]) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def overhead(program: str, seconds: float) -> dict[str, Any]:
+def overhead(program: str, seconds: float, timings: tuple[str, ...]) -> dict[str, Any]:
     """Ratio of recorded to unrecorded time of the same number of launches, untimed and timed."""
     trial = 200_000
     count = int(trial * seconds / run([program, str(trial)]))
     plain = run([program, str(count)])
     result: dict[str, Any] = {"launches": count, "plain_seconds": plain, "plain_us": plain / count * 1e6}
-    for timing in ("off", "events"):
+    for timing in timings:
         found = recorded(program, count, timing)
         found |= {"ratio": found["seconds"] / plain, "us": found["seconds"] / count * 1e6}
         result |= {f"timing_{timing}_{name}": value for name, value in found.items()}
@@ -111,11 +111,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what recording costs")
     parser.add_argument("program", nargs="?")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--timing", choices=["off", "events"], help="only this one")
     parser.add_argument("--launches", type=int, default=300_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result: dict[str, Any] = {"cores": os.cpu_count()}
-    result |= overhead(options.program, options.seconds) if options.program else drain(options.launches)
+    timings = (options.timing,) if options.timing else ("off", "events")
+    result |= (
+        overhead(options.program, options.seconds, timings) if options.program else drain(options.launches)
+    )
     if options.json:
         print(json.dumps(result))
         return
