@@ -425,7 +425,8 @@ def test_pages_are_made_ahead_of_the_producer_in_its_first_lap(
         MIB - 128: [],  # hardly used
         2 * MIB: [(2 * MIB, 32 * MIB)],
         2 * MIB + 128: [],
-        50 * MIB: [(50 * MIB, 30 * MIB)],
+        33 * MIB: [(34 * MIB, 32 * MIB)],  # as much again as there is
+        50 * MIB: [(66 * MIB, 14 * MIB)],
         60 * MIB: [],
         90 * MIB: [],  # the second lap
     }

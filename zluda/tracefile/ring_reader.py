@@ -144,7 +144,7 @@ class Ring:
         then take half the time. Called often; does nothing from the second lap on, and for rings hardly used.
         """
         written, whole = self.head * SLOT_BYTES, self.capacity * SLOT_BYTES
-        end = min(written + _WARM_AHEAD, whole)
+        end = min(written + max(_WARM_AHEAD, written), whole)
         if written < _WARM_FROM or end - self._warm < mmap.PAGESIZE or self._warm == whole:
             return
         start = max(self._warm, written) // mmap.PAGESIZE * mmap.PAGESIZE
