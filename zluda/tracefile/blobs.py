@@ -35,7 +35,7 @@ def blob_key(content: bytes) -> bytes:
 
 
 def is_zero(content: bytes) -> bool:
-    return content.count(0) == len(content)
+    return not content or (content[0] == 0 and content == bytes(len(content)))  # the first byte tells of most
 
 
 class _Ready(NamedTuple):
