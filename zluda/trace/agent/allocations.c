@@ -1,7 +1,7 @@
 /* Device memory: what is allocated, and what of it is on record. */
 
 #define PAGE_BYTES CHUNK_BYTES
-#define STAGING_PAGES 128            /* 8 MiB a thread, of pinned memory */
+#define STAGING_PAGES 64             /* 4 MiB a thread, of pinned memory: threads may be many */
 #define NESTED_LIMIT (1 << 20)       /* as zluda/tracefile/reachability.py */
 
 /* What is known of a page. */
