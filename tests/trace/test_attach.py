@@ -86,11 +86,12 @@ def test_a_process_that_is_not_there() -> None:
 
 
 def test_children_have_an_index(standin: StandIn, tmp_path: Path) -> None:
-    recorded = run_trace(tmp_path / "trace.bin", standin.app, "fork")
+    command = ["env", standin.app, "fork"]  # `env` becomes the program, in whose child our code goes on
+    recorded = run_trace(tmp_path / "trace.bin", *command)
     assert recorded.status == 4
     index = json.loads((tmp_path / "trace.index.json").read_text())
     main, child = index["processes"]
-    assert index["command"] == main["command"] == [standin.app, "fork"]
+    assert index["command"] == main["command"] == command
     assert (main["trace"], main["calls"], main["launches"], main["parent"]) == ("trace.bin", 13, 1, None)
     assert (child["trace"], child["parent"]) == (f"trace.{child['pid']}.bin", main["pid"])
     assert child["calls"] == 13 and (tmp_path / child["trace"]).exists()
@@ -106,7 +107,9 @@ def test_children_that_are_not_followed_have_no_trace(standin: StandIn, tmp_path
         "-o",
         str(tmp_path / "trace.bin"),
     ]
-    done = subprocess.run([*command, "--", standin.app, "fork"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, "--", "env", standin.app, "fork"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 4, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["trace.bin"]
     with open_trace(tmp_path / "trace.bin") as trace:

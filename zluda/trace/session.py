@@ -180,16 +180,6 @@ class _forwarded_signals:
             signal.signal(number, handler)
 
 
-def _kept_in_process(session: Any) -> Any:
-    """Have Frida stay in the process when its session ends, by a script that does nothing: a thread that ends
-    the program while Frida goes waits for it for ever, or crashes.
-    """
-    resident = session.create_script("", name="resident")
-    resident.load()
-    resident.eternalize()
-    return resident
-
-
 class Session:
     """The agent's other end: one Frida session and at most one recording for each process."""
 
@@ -233,10 +223,9 @@ class Session:
             self._earlier[pid] = set(agents_code(pid))
         try:
             session = self._device.attach(pid)
-            if self._options.follow_children:
-                session.enable_child_gating()
-            self._keep.append(_kept_in_process(session))
-            script = session.create_script(spec.javascript_source(), name="zluda")
+            session.enable_child_gating()
+            self._keep.append(self._staying(session))
+            script = session.create_script(spec.javascript_source("agent"), name="zluda")
         except self._frida.PermissionDeniedError as error:
             raise Error(f"Frida may not attach to processes here: {error}") from None
         except self._frida.NotSupportedError as error:
@@ -248,11 +237,21 @@ class Session:
         self._scripts.append(script)
         script.load()
         options = {
-            "follow": self._options.follow_children,
             "late": late,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
         script.exports_sync.begin(self._sources, options)
+
+    def _staying(self, session: Any) -> Any:
+        """Put what stays in the process there. Frida stays with it when its session ends: a thread that ends
+        the program while Frida goes waits for it for ever, or crashes.
+        """
+        script = session.create_script(spec.javascript_source("staying"), name="staying")
+        script.on("message", lambda message, data: self._message(0, script, message))
+        script.load()
+        script.exports_sync.begin(self._sources)
+        script.eternalize()
+        return script
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -368,10 +367,18 @@ class Session:
     # --- children -------------------------------------------------------------------------------------
 
     def _child_added(self, child: Any) -> None:
-        """A process that the application made waits for us. Not in Frida's thread: attaching needs that."""
-        about = self._processes.setdefault(child.pid, {"parent": child.parent_pid, "command": None})
-        about["command"] = child.argv or about["command"]  # of `exec`, whose parent is itself
+        """A process that the application made, or that became another program, waits for us. Not in Frida's
+        thread: attaching needs that.
+        """
+        if self._is_followed(child.pid):
+            parent = child.parent_pid if child.pid != self._main else None
+            about = self._processes.setdefault(child.pid, {"parent": parent, "command": None})
+            about["command"] = child.argv or about["command"]  # of `exec`
         threading.Thread(target=self._take_child, args=(child.pid,), daemon=True).start()
+
+    def _is_followed(self, pid: int) -> bool:
+        """The program itself is, whatever it becomes: what a launcher script ends with, say."""
+        return self._options.follow_children or pid == self._main
 
     def _take_child(self, pid: int) -> None:
         try:
@@ -379,7 +386,7 @@ class Session:
             if replaced is not None:  # `exec`: the program that was recorded is gone
                 self._close(replaced)
             # A static program never loads the driver, and Frida's loader crashes in one.
-            if loads_libraries(f"/proc/{pid}/exe"):
+            if self._is_followed(pid) and loads_libraries(f"/proc/{pid}/exe"):
                 self.attach(pid)
         except (Error, self._frida.InvalidOperationError, self._frida.TransportError) as error:
             self._problem(f"child {pid} is not recorded: {error}")

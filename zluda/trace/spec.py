@@ -356,6 +356,7 @@ def sources() -> dict[str, str]:
     return {"agent": c_source(), **{name: files.joinpath(f"{name}.c").read_text("utf-8") for name in alone}}
 
 
-def javascript_source() -> str:
-    """The agent's JavaScript."""
-    return resources.files("zluda.trace.agent").joinpath("agent.js").read_text("utf-8")
+def javascript_source(script: str) -> str:
+    """The agent's JavaScript: ``agent``, or ``staying``, which comes before it and stays in the process."""
+    files = resources.files("zluda.trace.agent")
+    return "".join(files.joinpath(f"{name}.js").read_text("utf-8") for name in ("shared", script))

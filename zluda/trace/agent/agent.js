@@ -9,8 +9,6 @@
 //   agent → session   {type: 'library', name, path, count, failed}   a library above the driver is hooked
 //   agent → session   {type: 'hooked', count, failed, aliases, addresses}, or {type: 'failed', message}
 
-'use strict';
-
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
   'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
@@ -32,29 +30,14 @@ const waiting = [];   // libraries that came before the driver
 const memory = [];    // theirs, as long as the agent
 const reached = new Set();  // addresses of their functions that are hooked
 
-let keeper = null;   // of Frida's file descriptors
-let forks = null;    // one at a time
-let execs = null;    // who becomes another program
+let becoming = null; // who becomes another program, see execs.c
 let control = null;  // path of the file that the recording is steered by
-let exits = null;    // of the main thread
 let nvtx = null;     // what takes the place of NVTX's functions
 
 const PR_SET_PDEATHSIG = 1;
-const MADV_WIPEONFORK = 18;
-const ENDBR64 = 0xfa1e0ff3;
-const JUMP = 0xe9;            // jmp rel32
-const JUMP_SHORT = 0xeb;      // jmp rel8
-const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
-const MAX_DESCRIPTOR = 4096;
-const MAX_KEPT = 64;
-const DESCRIPTORS_NAME = 'zluda-descriptors';
 const HOOKS_NAME = 'zluda-hooks';
 const HOOKS_BYTES = 1 << 18;
 const HOOKS_ABOUT = 64;
-const NAME_BYTES = 64;
-const PROT_NONE = 0;
-const PROT_READ_WRITE = 3;
-const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MADE_AT = 16;           // in what the C half calls `struct function`
 
 // The program was started so that it dies with the session while it is held (hold.py). From its first
@@ -68,74 +51,10 @@ function outliveSession() {
   Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
 }
 
-// Where a function's first instruction jumps to, once Frida has put a jump there, and how to have it jump elsewhere.
-// The jump comes after `endbr64` where the C library is built for indirect branch tracking.
-function jumpAt(address) {
-  const at = address.readU32() === ENDBR64 ? address.add(4) : address;
-  if (at.readU8() === JUMP) {
-    const next = at.add(5);
-    return {
-      target: next.add(at.add(1).readS32()),
-      redirect(island) { Memory.patchCode(at, 5, code => { code.add(1).writeS32(island.sub(next).toInt32()); }); },
-    };
-  }
-  if (at.readU16() === JUMP_INDIRECT) {
-    const pointer = at.add(6).add(at.add(2).readS32());
-    return {
-      target: pointer.readPointer(),
-      redirect(island) { Memory.patchCode(pointer, 8, code => { code.writePointer(island); }); },
-    };
-  }
-  return null;
-}
-
-// Has a function that Frida hooks go first to another of ours, which gets where Frida's jump leads as `hooked`. What
-// `compile` returns lives as long as the script.
-function comeBefore(name, what, compile) {
-  const address = Module.getGlobalExportByName(name);
-  const jump = jumpAt(address);
-  if (jump === null) {
-    const start = Array.from(new Uint8Array(address.readByteArray(16)), byte => byte.toString(16).padStart(2, '0')).join('');
-    send({ type: 'limit', message: `Frida hooks ${name} in another way here (${start}); ${what}` });
-    return null;
-  }
-  const module = compile(jump.target);
-  const island = Memory.alloc(Process.pageSize, { near: address, maxDistance: 0x7fff0000 });  // where a near jump reaches it
-  module.island = island;
-  Memory.patchCode(island, 16, code => {
-    const writer = new X86Writer(code, { pc: island });
-    writer.putJmpAddress(module.first);
-    writer.flush();
-  });
-  jump.redirect(island);
-  return module;
-}
-
-// Threads fork one after the other, see forks.c.
-function forkAlone(cSource) {
-  forks = comeBefore('fork', 'threads that fork together may end the program', hooked_fork => {
-    const page = Process.pageSize;
-    const forking = Memory.alloc(page);
-    const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
-    madvise(forking, page, MADV_WIPEONFORK);
-    const module = new CModule(cSource, { forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork });
-    return { module, forking, first: module.fork_alone };
-  });
-}
-
-// Who becomes another program, see execs.c.
-function tellExecs(cSource) {
-  execs = comeBefore('execve', 'recording ends where the program starts another by posix_spawn', hooked_exec => {
-    const becoming = Memory.alloc(4);
-    const module = new CModule(cSource, { becoming, getpid: Module.getGlobalExportByName('getpid'), hooked_exec });
-    return { module, becoming, first: module.told_exec };
-  });
-}
-
 // Whether scripts are disposed of for a child that is to become another program, in our memory until it does: the file
 // that steers this recording is in its map.
 function isForChild() {
-  const pid = execs === null ? 0 : execs.becoming.readS32();
+  const pid = becoming === null ? 0 : becoming.readS32();
   if (pid === 0 || pid === Process.id)
     return false;
   try {
@@ -143,78 +62,6 @@ function isForChild() {
   } catch (error) {
     return false;  // it is another program, or gone
   }
-}
-
-// Frida's descriptors outlive a close_range of the program, see descriptors.c. An earlier recording of the process, or of the
-// one that it was forked from, may have seen to that: then its list is brought up to date. Whether it is the first.
-function keepDescriptors(cSource) {
-  const closeRange = Module.findGlobalExportByName('close_range');
-  if (closeRange === null)
-    return true;  // older than glibc 2.34
-  const kept = [];
-  for (let descriptor = 0; descriptor !== MAX_DESCRIPTOR && kept.length !== MAX_KEPT; descriptor++)
-    if (Cloak.hasFileDescriptor(descriptor))
-      kept.push(descriptor);
-  const memory = memoryNamed(DESCRIPTORS_NAME, Process.pageSize);
-  const write = list => [kept.length, ...kept].forEach((word, index) => list.add(4 * index).writeU32(word));
-  write(memory);
-  const module = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { kept: memory, close_range: closeRange });
-  try {
-    for (const name of ['close_range', 'closefrom']) {
-      const address = Module.findGlobalExportByName(name);
-      if (address !== null)
-        Interceptor.replace(address, module[`${name}_but_kept`]);
-    }
-    Interceptor.flush();
-    keeper = module;
-  } catch (error) {
-    if (!/already replaced/.test(error.message))
-      throw error;
-    memoriesNamed(DESCRIPTORS_NAME).forEach(write);
-    return false;
-  }
-  return true;
-}
-
-// Memory that a later agent finds by a name, and of which a forked child has a copy: it begins with the name, and lies by
-// itself between pages without access. (A file's name would need a file, whose size the program's limits may forbid.)
-function memoryNamed(name, size) {
-  const page = Process.pageSize;
-  const find = (symbol, result, types) => new NativeFunction(Module.getGlobalExportByName(symbol), result, types);
-  const around = find('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64'])(
-    NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
-  const memory = around.add(page);
-  if (around.equals(ptr(-1)) || find('mprotect', 'int', ['pointer', 'size_t', 'int'])(memory, size, PROT_READ_WRITE) !== 0)
-    throw new Error('no memory');
-  memory.writeUtf8String(name);
-  return memory.add(NAME_BYTES);
-}
-
-function memoriesNamed(name) {
-  return Process.enumerateRanges('rw-').filter(({ base, file }) => file === undefined && isNamed(base, name))
-    .map(({ base }) => base.add(NAME_BYTES));
-}
-
-function isNamed(base, name) {
-  for (let index = 0; index <= name.length; index++)
-    if (base.add(index).readU8() !== (index === name.length ? 0 : name.charCodeAt(index)))
-      return false;
-  return true;
-}
-
-// A process ends when its last thread does, but Frida's threads do not: a main thread that would leave the others by
-// `pthread_exit` waits for them instead, see exits.c. Frida, too, cannot end a process without a main thread.
-function stayToTheEnd(cSource) {
-  const leave = Module.findGlobalExportByName('pthread_exit');
-  if (leave === null)
-    return;
-  const is_fridas = new NativeCallback(thread => Cloak.hasThread(thread) ? 1 : 0, 'int', ['int']);
-  const symbols = { is_fridas };
-  for (const name of ['gettid', 'getpid', 'nanosleep', 'opendir', 'readdir', 'closedir', 'exit'])
-    symbols[name] = Module.getGlobalExportByName(name);
-  exits = new CModule(cSource, symbols);
-  exits.is_fridas = is_fridas;  // as long as the module
-  Interceptor.attach(leave, { onEnter: exits.enter_exit });
 }
 
 // What the program tells by NVTX, see nvtx.c: its functions are there when NVTX asks for them, and speak to the agent when
@@ -457,15 +304,9 @@ rpc.exports = {
     source = sources.agent;
     residentSource = sources.resident;
     late = options.late;
-    const first = keepDescriptors(sources.descriptors);
-    if (first && options.follow) {
-      forkAlone(sources.forks);
-      tellExecs(sources.execs);
-    }
+    becoming = memoriesNamed(BECOMING_NAME)[0] ?? null;
     if (!late)
       outliveSession();
-    if (first)
-      stayToTheEnd(sources.exits);
     if (options.nvtx !== null)
       listenToNvtx(sources.nvtx);
     Process.attachModuleObserver({

@@ -2,7 +2,7 @@
  *
  * Frida's own hook of fork (which stands for vfork too) keeps what it knows of the fork under way in one place:
  * threads that fork together, as when several start subprocesses, get each other's child, and the program dies. So
- * `fork_alone` comes before it: agent.js makes fork's first instruction, Frida's jump, a jump to it. `forking` lies in
+ * `fork_alone` comes before it: staying.js makes fork's first instruction, Frida's jump, a jump to it. `forking` lies in
  * a page that the kernel wipes in a child, since there the thread that would let go does not exist.
  */
 typedef unsigned int u32;

@@ -1,0 +1,38 @@
+// What both scripts of the agent's begin with: machine code's jumps, and memory that a later script finds.
+
+'use strict';
+
+const JUMP = 0xe9;            // jmp rel32
+const JUMP_SHORT = 0xeb;      // jmp rel8
+const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
+const BECOMING_NAME = 'zluda-becoming';
+const NAME_BYTES = 64;
+const PROT_NONE = 0;
+const PROT_READ_WRITE = 3;
+const MAP_PRIVATE_ANONYMOUS = 0x22;
+
+// Memory that a later agent finds by a name, and of which a forked child has a copy: it begins with the name, and lies by
+// itself between pages without access. (A file's name would need a file, whose size the program's limits may forbid.)
+function memoryNamed(name, size) {
+  const page = Process.pageSize;
+  const find = (symbol, result, types) => new NativeFunction(Module.getGlobalExportByName(symbol), result, types);
+  const around = find('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64'])(
+    NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+  const memory = around.add(page);
+  if (around.equals(ptr(-1)) || find('mprotect', 'int', ['pointer', 'size_t', 'int'])(memory, size, PROT_READ_WRITE) !== 0)
+    throw new Error('no memory');
+  memory.writeUtf8String(name);
+  return memory.add(NAME_BYTES);
+}
+
+function memoriesNamed(name) {
+  return Process.enumerateRanges('rw-').filter(({ base, file }) => file === undefined && isNamed(base, name))
+    .map(({ base }) => base.add(NAME_BYTES));
+}
+
+function isNamed(base, name) {
+  for (let index = 0; index <= name.length; index++)
+    if (base.add(index).readU8() !== (index === name.length ? 0 : name.charCodeAt(index)))
+      return false;
+  return true;
+}
