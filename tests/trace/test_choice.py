@@ -132,16 +132,22 @@ def test_what_is_no_size_is_named(text: str) -> None:
     ("pattern", "ours"),
     [
         ("gemm", ("gemm", "")),
-        (r"(?i)\Agemm_(?P<n>\d+)\Z", (r"^gemm_(?<n>\d+)$", "i")),
+        (r"(?i)\Agemm_(?P<n>\d+)\Z", (r"(?<![\s\S])gemm_(?<n>\d+)(?![\s\S])", "i")),
         (r"a\\Ab", (r"a\\Ab", "")),
         ("(?<!x)y", ("(?<!x)y", "")),
+        ("(?s)(?m)(?i)e", ("e", "ims")),
+        ("a{,3}[]b][^]b][a(?>b++]", (r"a{0,3}[\]b][^\]b][a(?>b++]", "")),
+        (r"\++\(?b", (r"\++\(?b", "")),
     ],
 )
 def test_a_pattern_as_javascript_has_it(pattern: str, ours: tuple[str, str]) -> None:
     assert javascript_pattern(pattern) == ours
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?x)a", "(?P<a>b)(?P=a)", "a(?#b)", "(a)?(?(1)b|c)"])
+PYTHONS = ["a++", "a{2}+", "(?>a)", "(?i:a)", r"\a", r"[\a]", r"\N{DIGIT ONE}", "[[:alpha:]]"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?x)a", "(?P<a>b)(?P=a)", "a(?#b)", "(a)?(?(1)b|c)", *PYTHONS])
 def test_patterns_that_cannot_be_used_are_named(pattern: str) -> None:
     with pytest.raises(Error, match="kernel"):
         Choice.parse(kernel=pattern)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
@@ -109,27 +110,55 @@ def parse_size(text: str) -> int:
     return size
 
 
-_JAVASCRIPT = {"(?P<": "(?<", r"\A": "^", r"\Z": "$"}
-_DIFFERENT = re.compile(r"\\.|\(\?P<(?=\w)|\(\?(?:P=|#|\()", re.DOTALL)
+_JAVASCRIPT = {
+    r"\A": r"(?<![\s\S])",
+    r"\Z": r"(?![\s\S])",
+    "(?P<": "(?<",
+    "{,": "{0,",
+    "[]": r"[\]",
+    "[^]": r"[^\]",
+}
+_TOKEN = re.compile(
+    r"""\\.                      # an escape
+    | \[\^?\]?(?:\\.|[^\]\\])*\]  # a set of characters
+    | \(\?(?:P?<?[=!]|P<|.)?      # what a group is
+    | \{,(?=\d+\})                # from 0 on
+    | [*+?}]\+                    # a possessive repetition""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_GROUPS = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?P<"}
+_LETTERS = frozenset("AZdDwWsSbBnrtfvxu")
 
 
 def javascript_pattern(pattern: str) -> tuple[str, str]:
-    """A regular expression, checked, and its flags, as the agent's JavaScript understands it."""
+    """A regular expression, checked, and its flags, as the agent's JavaScript understands it.
+
+    Raises :class:`Error` for what Python alone has: what JavaScript would refuse, or read as something else.
+    """
     try:
-        re.compile(pattern)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(pattern)
+    except (re.error, FutureWarning) as error:
         raise Error(f"kernel {pattern!r}: not a regular expression: {error}") from None
-    flags = re.match(r"\(\?([a-zA-Z]+)\)", pattern)
-    if flags is not None and not set(flags[1]) <= set("ims"):
+    flags = re.match(r"(?:\(\?[a-zA-Z]+\))*", pattern)
+    letters = set() if flags is None else set(flags[0]) - set("(?)")
+    if not letters <= set("ims"):
         raise Error(f"kernel {pattern!r}: of the flags, i, m and s can be used")
 
     def theirs(match: re.Match[str]) -> str:
-        if match[0].startswith("(?") and match[0] not in _JAVASCRIPT:
-            raise Error(f"kernel {pattern!r}: (?P=…), (?#…) and (?(…) cannot be used here")
-        return _JAVASCRIPT.get(match[0], match[0])
+        token = match[0]
+        if token.startswith("["):
+            opening = "[^]" if token.startswith("[^]") else "[]" if token.startswith("[]") else ""
+            return _JAVASCRIPT.get(opening, "") + _ESCAPE.sub(theirs, token[len(opening) :])
+        unknown = token[0] == "\\" and token[1].isalpha() and token[1] not in _LETTERS
+        possessive = token[0] != "\\" and token[1:] == "+"
+        if unknown or possessive or (token.startswith("(?") and token not in _GROUPS):
+            raise Error(f"kernel {pattern!r}: {token} cannot be used here, JavaScript does not have it")
+        return _JAVASCRIPT.get(token, token)
 
-    source = _DIFFERENT.sub(theirs, pattern[flags.end() :] if flags is not None else pattern)
-    return source, "".join(sorted(set(flags[1]))) if flags is not None else ""
+    return _TOKEN.sub(theirs, pattern[flags.end() if flags is not None else 0 :]), "".join(sorted(letters))
 
 
 @dataclass(frozen=True, slots=True)
