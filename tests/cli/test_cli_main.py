@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from zluda import config
+from zluda.cli.main import command
 from zluda.errors import Error
+from zluda.report.recording import facts
 from zluda.tracefile import TraceWriter
 
 LINE = [sys.executable, "-m", "zluda"]
@@ -117,3 +120,15 @@ def test_variables_are_known_or_refused(variable: str, value: str, message: str)
 def test_the_variable_that_there_is() -> None:
     assert config.load({"ZLUDA_DEVICE": "cuda:1", "PATH": "x"}).device == "cuda:1"
     assert config.load({}).device == "auto"
+
+
+@pytest.mark.parametrize("verb", [["trace", "--verify-limit"], ["replay", "--time-limit"]])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+def test_a_limit_is_a_number_of_seconds_above_0(verb: list[str], value: str) -> None:
+    result = CliRunner().invoke(command, [*verb, value, "x"])
+    assert result.exit_code == 2 and verb[1] in str(result.output) + str(result.exception)
+
+
+def test_meta_of_other_kinds_is_shown_as_it_stands() -> None:
+    assert ("Left out", "5") in facts({"left_out": 5, "stripped": "contents"})
+    assert ("Stripped of", "contents") in facts({"left_out": 5, "stripped": "contents"})

@@ -107,8 +107,8 @@ def test_a_version_that_never_was(path: Path) -> None:
             "requires a new kind, folded pages, which this zluda does not know",
         ),
         ('["x"]', "(written by zluda 9.1); update zluda"),
-        ("3", "what it requires cannot be read"),
-        ("[", "what it requires cannot be read"),
+        ("3", "requires in its meta is no list of names"),
+        ("[", "its meta cannot be read"),
     ],
 )
 def test_what_a_trace_requires_and_is_not_known_is_named(path: Path, value: str, message: str) -> None:
@@ -116,6 +116,11 @@ def test_what_a_trace_requires_and_is_not_known_is_named(path: Path, value: str,
     assert message in refused(path)
     with pytest.raises(TraceError, match=re.escape(message)):
         TraceWriter.reopen(path)
+
+
+def test_what_was_stripped_is_a_list_of_names(path: Path) -> None:
+    edit(path, "INSERT INTO meta VALUES ('stripped', '5')")
+    assert "stripped in its meta is no list of names" in refused(path)
 
 
 def test_a_trace_that_requires_nothing_is_read(path: Path) -> None:

@@ -12,6 +12,7 @@ import click
 
 from zluda.cli.progress import progress_bar
 from zluda.cli.say import say
+from zluda.cli.seconds import Seconds
 from zluda.errors import Error
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _WORST_FIRST = (1, 2, 0)
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
 @click.option(
     "--time-limit",
-    type=float,
+    type=Seconds(),
     metavar="SECONDS",
     help="After which a launch counts as a hang; compiling its kernel is apart.",
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from zluda.cli.say import say
+from zluda.cli.seconds import Seconds
 from zluda.trace.presets import PRESETS
 
 
@@ -88,7 +89,7 @@ from zluda.trace.presets import PRESETS
 )
 @click.option(
     "--verify-limit",
-    type=float,
+    type=Seconds(),
     default=300,
     show_default=True,
     metavar="SECONDS",

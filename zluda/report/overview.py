@@ -77,6 +77,9 @@ def _chosen(overview: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
     left_out, launches = overview["left_out"], overview["counts"]["launches"]
+    if overview["meta"].get("capture") == "calls":
+        yield "Selected", f"{options}: memory of no launch"
+        return
     text = f"{options}: memory of {launches - sum(left_out.values()):,} of {launches:,} launches"
     over_budget = left_out.get("over_budget")
     yield "Selected", f"{text}; {over_budget:,} came after the budget" if over_budget else text

@@ -33,6 +33,18 @@ def _time(value: Any) -> str:
     return str(value).replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")
 
 
+def _parts(value: Any) -> str:
+    return ", ".join(str(part).replace("-", " ") for part in value) if isinstance(value, list) else str(value)
+
+
+def _left_out(value: Any) -> str:
+    return (
+        f"{len(value)} functions that only ask (--queries records them)"
+        if isinstance(value, list)
+        else str(value)
+    )
+
+
 _FACTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("command", "Program", _command),
     ("gpu", "Recorded on", str),
@@ -41,8 +53,8 @@ _FACTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("start", "Recorded at", _time),
     ("host", "Host", str),
     ("capture", "Captured", str),
-    ("left_out", "Left out", lambda names: f"{len(names)} functions that only ask (--queries records them)"),
-    ("stripped", "Stripped of", lambda parts: ", ".join(str(part).replace("-", " ") for part in parts)),
+    ("left_out", "Left out", _left_out),
+    ("stripped", "Stripped of", _parts),
     ("zluda", "Recorder", str),
     ("replay_of", "Replay of", str),
 )

@@ -185,6 +185,11 @@ def main() -> None:
         control["FLAGS"] |= FLAG_STOPPED | FLAG_FAILED
         with contextlib.suppress(OSError):  # where the disk is full, it may not fit either
             (rings_directory(trace) / FAILURE).write_text(str(error))
-        print(json.dumps({"error": str(error)}), flush=True)
+        _tell({"error": str(error)})
         sys.exit(2)
-    print(json.dumps(summary), flush=True)
+    _tell(summary)
+
+
+def _tell(message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the session was killed; the trace is complete without it
+        os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")

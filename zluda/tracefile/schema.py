@@ -212,16 +212,21 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_requirements(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a trace that says it would be misread by who does not know what it requires."""
+    """Refuse a trace that says it would be misread by who does not know what it requires, or whose lists
+    that decide how it is read are none.
+    """
+    sql = "SELECT key, value FROM meta WHERE key IN ('requires', 'stripped', 'zluda')"
     with sqlite_errors(path):
-        found = dict(
-            connection.execute("SELECT key, value FROM meta WHERE key IN ('requires', 'zluda')").fetchall()
-        )
+        found = dict(connection.execute(sql).fetchall())
     try:
-        required, writer = json.loads(found.get("requires", "[]")), json.loads(found.get("zluda", '""'))
-        unknown = sorted(set(map(str, required)) - KNOWN_REQUIREMENTS)
-    except (ValueError, TypeError) as error:
-        raise TraceError(f"damaged: what it requires cannot be read ({error})", file=str(path)) from error
+        writer = json.loads(found.get("zluda", '""'))
+        for key in ("requires", "stripped"):
+            listed = json.loads(found.get(key, "[]"))
+            if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+                raise TraceError(f"damaged: {key} in its meta is no list of names", file=str(path))
+        unknown = sorted(set(json.loads(found.get("requires", "[]"))) - KNOWN_REQUIREMENTS)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"damaged: its meta cannot be read ({error})", file=str(path)) from error
     if unknown:
         by = f" (written by zluda {writer})" if writer else ""
         raise TraceError(
