@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def test_the_ptx_beside_the_same_machine_code_is_what_ran(tmp_path: Path) -> Non
     assert "ABCDEF" in image.origin
     assert contents.fidelity is Fidelity.SAME_PTX
     assert "counter" in contents.globals  # of the machine code: that is what has addresses
+
+
+def test_inductors_cache_is_where_temporary_files_are(tmp_path: Path) -> None:
+    cache = triton(tmp_path)["TRITON_CACHE_DIR"]
+    Path(cache).rename(tmp_path / f"torchinductor_{getpass.getuser()}")
+    sources = PtxSources({"TMPDIR": str(tmp_path), "HOME": str(tmp_path / "none")})
+    assert read_module([CUBIN], 90, sources).fidelity is Fidelity.SAME_PTX
 
 
 @pytest.mark.parametrize("text", [None, PTX])

@@ -4,7 +4,7 @@ Frameworks that compile at run time leave the PTX beside the machine code:
 
 * Triton, and torch.compile through it, keep ``KERNEL.cubin`` and ``KERNEL.ptx`` in one directory of a cache
   (``TRITON_CACHE_DIR``, else ``~/.triton/cache``; Inductor: ``TORCHINDUCTOR_CACHE_DIR``, else
-  ``/tmp/torchinductor_USER``). The cubin that was loaded is known by its digest, so this PTX is what it was
+  ``torchinductor_USER`` in the directory for temporary files). The cubin that was loaded is known by its digest, so this PTX is what it was
   assembled from.
 * XLA writes the PTX of each program it compiles to the directory of ``--xla_dump_to`` (``XLA_FLAGS``),
   without the machine code. It is taken where exactly one text there has the module's kernels, and then only
@@ -104,7 +104,9 @@ def _cache_directories(environment: Mapping[str, str]) -> list[Path]:
     triton = environment.get("TRITON_CACHE_DIR") or str(
         Path(environment.get("TRITON_HOME", str(home))) / ".triton" / "cache"
     )
-    inductor = environment.get("TORCHINDUCTOR_CACHE_DIR") or f"/tmp/torchinductor_{_user()}"
+    # As Python's `tempfile` chooses it, which Inductor asks.
+    temporary = next((environment[name] for name in ("TMPDIR", "TEMP", "TMP") if environment.get(name)), "/tmp")
+    inductor = environment.get("TORCHINDUCTOR_CACHE_DIR") or f"{temporary}/torchinductor_{_user()}"
     return [Path(triton), Path(inductor)]
 
 
