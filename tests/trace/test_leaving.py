@@ -83,7 +83,7 @@ def test_a_program_that_is_left_goes_on_and_ends_well(
 ) -> None:
     with busy(standin, tmp_path, kind, threads, pause=10000 * threads) as app:
         for number in (1, 2):  # and again: the first one's hooks serve the second
-            errors = attach_for(app, tmp_path / f"{number}.bin", 0.3 + threads / 32)  # calls on a busy machine too
+            errors = attach_for(app, tmp_path / f"{number}.bin", 0.3 + threads / 32)
             assert "could not" not in errors
             with open_trace(tmp_path / f"{number}.bin") as trace:
                 calls = list(trace.iter_calls())

@@ -4,8 +4,8 @@ Frameworks that compile at run time leave the PTX beside the machine code:
 
 * Triton, and torch.compile through it, keep ``KERNEL.cubin`` and ``KERNEL.ptx`` in one directory of a cache
   (``TRITON_CACHE_DIR``, else ``~/.triton/cache``; Inductor: ``TORCHINDUCTOR_CACHE_DIR``, else
-  ``torchinductor_USER`` in the directory for temporary files). The cubin that was loaded is known by its digest, so this PTX is what it was
-  assembled from.
+  ``torchinductor_USER`` in the directory for temporary files). The cubin that was loaded is known by its
+  digest, so this PTX is what it was assembled from.
 * XLA writes the PTX of each program it compiles to the directory of ``--xla_dump_to`` (``XLA_FLAGS``),
   without the machine code. It is taken where exactly one text there has the module's kernels, and then only
   called a sibling of what ran.
@@ -105,7 +105,8 @@ def _cache_directories(environment: Mapping[str, str]) -> list[Path]:
         Path(environment.get("TRITON_HOME", str(home))) / ".triton" / "cache"
     )
     # As Python's `tempfile` chooses it, which Inductor asks.
-    temporary = next((environment[name] for name in ("TMPDIR", "TEMP", "TMP") if environment.get(name)), "/tmp")
+    told = (environment.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    temporary = next(filter(None, told), "/tmp")
     inductor = environment.get("TORCHINDUCTOR_CACHE_DIR") or f"{temporary}/torchinductor_{_user()}"
     return [Path(triton), Path(inductor)]
 
