@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from zluda.driver import descriptors
-from zluda.replay.handles import Unplayable
 from zluda.replay.handlers.arrays import _decoded
+from zluda.replay.handles import Unplayable
 from zluda.tracefile import Call
 
 
