@@ -112,6 +112,10 @@ def weak_topological_order(graph: Graph) -> Order:
 
 
 def _head(members: list[int], predecessors: list[list[int]]) -> int:
-    """The member that is entered from outside; the function's entry, else the one with most such edges."""
+    """The first member in the text that is entered from outside; the function's entry, if it is one.
+
+    Of several entries (an irreducible loop) the lanes at a later one wait for those that come from the first:
+    so they meet at a barrier behind the later one.
+    """
     inside = set(members)
-    return max(sorted(members), key=lambda m: (m == 0, sum(p not in inside for p in predecessors[m])))
+    return min(members, key=lambda m: (m != 0, not any(p not in inside for p in predecessors[m]), m))
