@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -155,6 +157,51 @@ def test_a_choice_of_bits_stands_apart_from_a_choice_of_lanes(lanes: int) -> Non
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_uint32)(code.address)
     call(found.ctypes.data, signs.ctypes.data, values.ctypes.data, 0x55555555 & ((1 << lanes) - 1))
     assert found.tolist() == [0xBFF0568F, 0x80000000] * (lanes // 2)
+
+
+_SUM = f"""define void @f(ptr %to, ptr %value, i64 %lanes) {{
+    %x = load volatile <64 x i32>, ptr %value, align 4
+    %m = bitcast i64 %lanes to <64 x i1>
+    %s = add <64 x i32> %x, <{", ".join(f"i32 {lane // 16 * 4}" for lane in range(64))}>
+    %c = icmp ult <64 x i32> %s, %x
+    %a = BOTH
+    %z = zext <64 x i1> %a to <64 x i32>
+    %t = add <64 x i32> %s, %z
+    store <64 x i32> %t, ptr %to, align 4
+    ret void }}"""
+
+
+@pytest.mark.parametrize(
+    "both", ["and <64 x i1> %c, %m", "select <64 x i1> %m, <64 x i1> %c, <64 x i1> zeroinitializer"]
+)
+def test_code_of_a_carry_that_one_register_of_several_cannot_have_has_an_end(both: str) -> None:
+    """``x + 0 < x`` in 16 lanes of 64: LLVM combined the sum with the carry for ever."""
+    text = _SUM.replace("BOTH", both)
+    alone = "import sys; from zluda.compiler.cpu.llvm import emit_object; emit_object(sys.stdin.read())"
+    subprocess.run([sys.executable, "-c", alone], input=text, text=True, timeout=30, check=True)
+    code = HostCode(emit_object(text), "f")
+    values, found = np.full(64, 0xFFFFFFF8, np.uint32), np.zeros(64, np.uint32)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, ctypes.c_uint64)(code.address)
+    call(found.ctypes.data, values.ctypes.data, 0x5555555555555555)
+    carries = [lane >= 32 and lane % 2 == 0 for lane in range(64)]
+    assert found.tolist() == [(0xFFFFFFF8 + lane // 16 * 4 + carries[lane]) % 2**32 for lane in range(64)]
+
+
+@pytest.mark.parametrize("device", DEVICES[:2])
+def test_lanes_that_enter_a_loop_in_its_middle_meet_the_others_at_its_barrier(device: str) -> None:
+    """On the CPU a part of a warp went to the barrier first, which took it for the warp."""
+    body = """.shared .align 4 .b32 all[64];
+        mov.u32 %r7, all; shl.b32 %r6, %r0, 2; xor.b32 %r8, %r6, 128; add.u32 %r6, %r6, %r7;
+        add.u32 %r7, %r8, %r7; mov.u32 %r4, 0; mov.u32 %r5, 0; mov.u32 %r3, %r0;
+        setp.lt.u32 %q0, %r0, 40; @%q0 bra head;
+        setp.eq.u32 %q1, %r0, 41; @%q1 bra middle; add.u32 %r3, %r0, 100; bra middle;
+        head: mad.lo.u32 %r3, %r4, 1000, %r0;
+        middle: st.shared.b32 [%r6], %r3; bar.sync 0; ld.shared.b32 %r3, [%r7]; add.u32 %r5, %r5, %r3;
+        bar.sync 0; add.u32 %r4, %r4, 1; setp.lt.u32 %q1, %r4, 2; @%q1 bra head;
+        st.global.b32 [%p], %r5;"""
+    first = [n if n < 40 or n == 41 else n + 100 for n in range(64)]
+    expected = [first[n ^ 32] + 1000 + (n ^ 32) for n in range(64)]
+    assert words(device, body, [0] * 64, threads=64) == expected
 
 
 @pytest.mark.parametrize(

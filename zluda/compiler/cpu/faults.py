@@ -1,4 +1,4 @@
-"""LLVM's own fault on x86, kept from happening: optimised IR in, the same IR with fences out."""
+"""LLVM's own faults on x86, kept from happening: optimised IR in, the same IR with fences out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ _OPERAND = re.compile(r"%[^\s,()]+")
 _DEPTH = 4
 _REGISTER = 512  # bits
 
+_RESULT = re.compile(r"^  (%\S+) = ([a-z]\w*) (.*)", re.MULTILINE)
+_LITERAL = re.compile(r"<i\d+ [^>]")
+_WIDENED = re.compile(r"^  %\S+ = [sz]ext <(\d+) x i1> (%\S+) to <\1 x (i32|i64)>$", re.MULTILINE)
+_STARTS = frozenset({"load", "phi", "call"})
+_BOTH = ("and", "select")  # conditions that hold together
+
 _Values = dict[str, tuple[str, list[str]]]
 
 
@@ -28,6 +34,47 @@ def fence_merges(text: str) -> str:
     assembly without an instruction.
     """
     return _FUNCTION.sub(lambda function: _fenced(function[0]), text) if _MERGE.search(text) else text
+
+
+def fence_conditions(text: str) -> str:
+    """Keep LLVM from combining sums with ``zext(a & b)``, where constants that differ by lane made ``a``.
+
+    Where a vector takes several registers, and the constants make ``a`` false in all lanes of one of them
+    (``x + 0 < x``) but not of others, code generation of LLVM 22 combines the sum for ever. Between the
+    two stands assembly without an instruction.
+    """
+    return _FUNCTION.sub(lambda f: _conditions_fenced(f[0]), text) if _WIDENED.search(text) else text
+
+
+def _conditions_fenced(function: str) -> str:
+    if not any(_several(widened) for widened in _WIDENED.finditer(function)):
+        return function
+    opcodes: dict[str, str] = {}
+    apart: set[str] = set()  # values that lanes' constants made
+    for name, opcode, rest in _RESULT.findall(function):
+        opcodes[name] = opcode
+        if opcode not in _STARTS and (
+            (opcode != "shufflevector" and _LITERAL.search(rest))
+            or not apart.isdisjoint(_OPERAND.findall(rest))
+        ):
+            apart.add(name)
+
+    def fenced(widened: re.Match[str]) -> str:
+        lanes, condition, element = int(widened[1]), widened[2], widened[3]
+        if not (_several(widened) and opcodes.get(condition) in _BOTH and condition in apart):
+            return widened[0]
+        name, _, value = widened[0].strip().partition(" = ")
+        before = f"%condition.{widened.start()}"
+        *lines, last = _opaque(before, f"{before}.again", lanes, element)
+        last = last.replace(f"{before}.again =", f"{name} =")  # a number, maybe, which no name may begin with
+        return "\n".join([f"  {before} = {value}", *lines, last])
+
+    return _WIDENED.sub(fenced, function)
+
+
+def _several(widened: re.Match[str]) -> bool:
+    """Whether it takes several registers."""
+    return int(widened[1]) * _BITS[widened[3]] > _REGISTER
 
 
 def _fenced(function: str) -> str:

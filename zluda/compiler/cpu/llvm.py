@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from zluda.compiler.cpu.faults import fence_merges
+from zluda.compiler.cpu.faults import fence_conditions, fence_merges
 from zluda.errors import Error
 
 FUNCTION_ATTRIBUTES = (
@@ -106,5 +106,5 @@ def without_faults(module: Any) -> Any:
     if not llvm.get_host_cpu_features().get("avx512f", False):
         return module
     text = str(module)
-    fenced = fence_merges(text)
+    fenced = fence_conditions(fence_merges(text))
     return module if fenced == text else llvm.parse_assembly(fenced)
