@@ -15,6 +15,7 @@ from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
 from zluda.compiler.analysis.uniformity import Uniformity
 from zluda.compiler.cpu.warp import shuffle_source
 from zluda.compiler.layout import SharedLayout, parameter_layout
+from zluda.compiler.lower import families  # noqa: F401  (the shapes of what each instruction gives)
 from zluda.compiler.target import Geometry, Shape
 from zluda.errors import PtxError
 from zluda.ptx import parse_module
