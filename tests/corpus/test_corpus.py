@@ -136,6 +136,7 @@ def test_record_says_how_it_was_made(program: str) -> None:
     recorded = recipe["recorded"]
     assert recorded["gpu"] == "NVIDIA H200"
     assert recorded["replayed_on_cuda_0"] == "identical"
+    assert recorded["proved"].endswith("identical in 2 runs")
     assert recorded["trace_bytes"] == (CORPUS / program / "trace.bin").stat().st_size
     assert recorded["source"] == _source_digest(program), "record it again"
     assert recorded["driver"] and recorded["nvcc"] and recorded["date"] and recorded["results"]
