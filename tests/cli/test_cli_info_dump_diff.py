@@ -116,7 +116,7 @@ def test_info_as_json(path: Path) -> None:
 def test_dump_reads_like_strace(path: Path) -> None:
     assert lines("dump", path) == [
         "#0 [4711] 0.000000 cuMemAlloc_v2(dptr=0x10 → 0x7f0000000000, bytesize=64) = CUDA_SUCCESS <1.2 µs>",
-        r'#1 [4711] 0.000002 cuDeviceGetName(name=0x10 → "NVIDIA \u001b[31mH200", len=20, dev=-1) (in #0)'
+        r'#1 [4711] 0.000002   cuDeviceGetName(name=0x10 → "NVIDIA \u001b[31mH200", len=20, dev=-1) (in #0)'
         " = CUDA_SUCCESS <0.5 µs>",
         "#2 [4711] 0.000003 cuLaunchKernel(f=0x4d) = CUDA_SUCCESS <1.0 µs>",
         "#3 [4711] 0.000005 cuMemcpyDtoH_v2(dstHost=0x10 → 0000803f 00000040 (out, 8 bytes),"
