@@ -46,7 +46,7 @@ _PRESETS: dict[str, Callable[[Mapping[str, str], Path], dict[str, str]]] = {
 _NOTHING = {
     "warp": "Warp hands over PTX where the driver is new enough; where it does not, set"
     ' wp.config.cuda_output = "ptx" in the program',
-    "numba": "numba-cuda links its kernels by nvJitLink, whose input is recorded",
+    "numba": "numba-cuda links its kernels from LTO-IR, which has no PTX",
 }
 
 PRESETS = (*_PRESETS, *_NOTHING)
