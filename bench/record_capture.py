@@ -15,11 +15,11 @@ import argparse
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench import recorder
 from zluda.tracefile import open_trace
 
 CAPTURES = ("calls", "outputs", "full")
@@ -41,19 +41,7 @@ def measure(program: list[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as directory:
         for capture in CAPTURES:
             trace = Path(directory) / f"{capture}.bin"
-            line = [
-                sys.executable,
-                "-m",
-                "zluda",
-                "trace",
-                "--no-verify",
-                "-o",
-                str(trace),
-                "--capture",
-                capture,
-                "--",
-            ]
-            recorded = step_ms([*line, *program])
+            recorded = step_ms([*recorder.command(trace, "--capture", capture), *program])
             with open_trace(trace) as opened:
                 looked, moved = opened.meta["bytes_looked_at"], opened.meta["bytes_moved"]
             rows.append(

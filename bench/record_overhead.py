@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench import recorder
+
 
 def run(command: list[str]) -> float:
     """The seconds that the program printed."""
@@ -47,21 +49,7 @@ def recorded(program: str, count: int, timing: str) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
-        line = [
-            sys.executable,
-            "-m",
-            "zluda",
-            "trace",
-            "--quiet",
-            "--no-verify",
-            "--capture",
-            "calls",
-            "--timing",
-            timing,
-            "-o",
-            str(trace),
-            program,
-        ]
+        line = [*recorder.command(trace, "--capture", "calls", "--timing", timing), program]
         start = time.monotonic()
         seconds = run([*line, str(count)])
         whole = time.monotonic() - start

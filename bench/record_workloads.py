@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench import recorder
 from zluda.records import dataclass
 from zluda.tracefile import open_trace
 
@@ -69,18 +70,7 @@ def measure(workload: Workload, nbody: Path | None) -> dict[str, Any]:
     plain, printed = step_ms([*program, *arguments])
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
-        line = [
-            sys.executable,
-            "-m",
-            "zluda",
-            "trace",
-            "--quiet",
-            "--no-verify",
-            "-o",
-            str(trace),
-            *workload.options,
-            "--",
-        ]
+        line = recorder.command(trace, *workload.options)
         recorded, told = step_ms([*line, *program, *arguments])
         if told != printed:
             raise SystemExit(f"{workload.name}: recorded, it printed {told!r}, else {printed!r}")

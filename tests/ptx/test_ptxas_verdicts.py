@@ -58,7 +58,7 @@ def test_ptxas_still_judges_so(recorder: ModuleType) -> None:
     if head != f"ptxas {recorder.version()} {recorder.TARGET}":
         pytest.skip(
             f"the verdicts are of {head}, ptxas here is {recorder.version()}:"
-            " scripts/record_ptxas_verdicts.py records its own"
+            " it is not asked again; scripts/record_ptxas_verdicts.py records its own"
         )
     some = verdicts[::7]
     assert recorder.verdicts([text for _, text in some]) == [good for good, _ in some]

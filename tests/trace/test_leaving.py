@@ -107,7 +107,6 @@ def test_a_program_inside_a_call_is_attached_to_and_left(standin: StandIn, tmp_p
         assert app.end() == 0
 
 
-@pytest.mark.nightly  # can fail: docs/recording.md, Limits, says what a killed recorder may do to the program
 def test_a_program_whose_recorder_is_killed_goes_on_and_ends_well(standin: StandIn, tmp_path: Path) -> None:
     with busy(standin, tmp_path, "steady", 4) as app:
         attach_for(app, tmp_path / "1.bin", 0.5, signal.SIGKILL)

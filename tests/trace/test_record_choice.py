@@ -146,7 +146,10 @@ def test_the_profiler_opens_and_closes_what_is_recorded(record: Record) -> None:
     verdicts(recorded, copies=2)
 
 
-@pytest.mark.skipif(not nvtx_options(), reason="needs NVTX's headers")
+@pytest.mark.skipif(
+    not nvtx_options(),
+    reason=f"needs NVTX's headers in {NVTX_HEADERS} (CUDA toolkit): no program's ranges are recorded",
+)
 def test_ranges_are_on_record_and_open_what_is_recorded(record: Record, tmp_path: Path) -> None:
     recorded = record("--start-on", "nvtx:step#2", "--stop-on", "nvtx:step#3", "--launches", "1-")
     assert recorded.output == PRINTED and chosen(recorded) == [5, 6, 7, 8, 9, 10]

@@ -80,7 +80,7 @@ def test_symbol_and_string_tables_are_there(relocatable: bytes, tmp_path: Path) 
     """The HIP runtime refuses code objects without them."""
     tool = _tool("llvm-readelf")
     if tool is None:
-        pytest.skip("llvm-readelf is not installed (apt-get install llvm-19)")
+        pytest.skip("llvm-readelf is not installed (apt-get install llvm-19): nobody else reads our files")
     path = tmp_path / "count.hsaco"
     path.write_bytes(link(relocatable))
     done = subprocess.run([tool, "-a", str(path)], capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def test_code_is_as_lld_links_it(relocatable: bytes, tmp_path: Path) -> None:
     """But for the distances between sections, which are literals of s_add and s_addc."""
     tool = _tool("ld.lld")
     if tool is None:
-        pytest.skip("ld.lld is not installed (apt-get install lld-19)")
+        pytest.skip("ld.lld is not installed (apt-get install lld-19): our linker is not held against it")
     source, output = tmp_path / "count.o", tmp_path / "count.so"
     source.write_bytes(relocatable)
     subprocess.run([tool, "-shared", "-o", str(output), str(source)], check=True)
