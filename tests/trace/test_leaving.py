@@ -63,14 +63,17 @@ def busy(standin: StandIn, directory: Path, kind: str, threads: int, pause: int 
         app.process.communicate()
 
 
-def attach_for(app: Busy, trace: Path, seconds: float, number: int = signal.SIGINT, status: int = 0) -> str:
-    """Record it for a while; the recorder's last line."""
+def attach_for(
+    app: Busy, trace: Path, seconds: float, number: int = signal.SIGINT, status: int = 0, rounds: int = 0
+) -> str:
+    """Record it for a while, and so many rounds of every thread; the recorder's last line."""
     command = ["trace", "--capture", "calls", "--attach", str(app.process.pid), "-o", str(trace)]
     recorder = subprocess.Popen([sys.executable, "-m", "zluda", *command], stderr=subprocess.PIPE, text=True)
     assert recorder.stderr is not None
     first = recorder.stderr.readline()
     assert "recording; interrupt to stop" in first, first + recorder.stderr.read()
     time.sleep(seconds)
+    assert all(app.goes_on() for _ in range(rounds))
     recorder.send_signal(number)
     _, errors = recorder.communicate(timeout=SECONDS)
     assert recorder.returncode == (status if number != signal.SIGKILL else -signal.SIGKILL), errors
@@ -83,7 +86,7 @@ def test_a_program_that_is_left_goes_on_and_ends_well(
 ) -> None:
     with busy(standin, tmp_path, kind, threads, pause=10000 * threads) as app:
         for number in (1, 2):  # and again: the first one's hooks serve the second
-            errors = attach_for(app, tmp_path / f"{number}.bin", 0.3 + threads / 32)
+            errors = attach_for(app, tmp_path / f"{number}.bin", 0.3, rounds=2)
             assert "could not" not in errors
             with open_trace(tmp_path / f"{number}.bin") as trace:
                 calls = list(trace.iter_calls())
