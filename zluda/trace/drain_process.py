@@ -1,11 +1,11 @@
 """The recorder process: drains one recorded process's rings into its trace.
 
-Started by the session as ``drain_process TRACE CONTROL_FD``. The control page's lock
-comes with the file descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap":
-[kind, text, count]}``, ``{"hooked": [addresses]}``, ``{"finish": true}``. End of input without ``finish``
-means that the session died: what was recorded until then is drained. An application that goes on is told so
-(``FLAG_LEFT``). The last line on
-standard output is a JSON object: counts, and the last open call.
+Started by the session as ``drain_process TRACE CONTROL_FD``. The control page's lock comes with the file
+descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap": [kind, text, count]}``,
+``{"hooked": [addresses]}``, ``{"stays": true}`` (the agent outlives the session), ``{"finish": true}``. End of
+input without ``finish`` means that the session died: what was recorded until then is drained. An application
+that goes on is told so (``FLAG_LEFT``). The last line on standard output is a JSON object: counts, what could
+not be done in the application, and the last open call.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class Recorder:
             self.writer.add_gap(None, kind, text, count)
         if "hooked" in command:
             self.drain.effects.hooked = frozenset(command["hooked"])
+        if "stays" in command:
+            self.control["STAYS"] = 1
         return bool(command.get("finish"))
 
     def _finish(self, *, orderly: bool) -> dict[str, Any]:
@@ -153,6 +155,7 @@ class Recorder:
             "stall_ns": self.control["STALL_NS"],
             "over_budget": bool(self.control["FLAGS"] & FLAG_OVER_BUDGET),
             "lost_threads": self.control["LOST_THREADS"],
+            "problems": self.drain.problems,
             "open_call": None if last is None else [last, self.drain.open[last].signature.row["name"]],
         }
 

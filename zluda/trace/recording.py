@@ -40,7 +40,6 @@ class Recording:
         self.trace, self.pid = trace, pid
         self._variables = meta.get("environment", {})
         self.rows = spec.functions(exports)
-        self._libraries: list[dict[str, Any]] = []
         self.directory = rings_directory(trace)
         self._options = {"budget": choice.budget, "redact": choice.redact}
         self._prepare(ring_bytes, timed=timing == "events")
@@ -98,11 +97,6 @@ class Recording:
             self._drain.stdin.flush()
         except BrokenPipeError:
             return
-
-    def add_library(self, name: str, path: str, hooks: int) -> None:
-        """A library above the driver is there, and so many of its functions are hooked."""
-        self._libraries.append({"name": name, "path": path, "hooks": hooks})
-        self.send(meta={"libraries": self._libraries})
 
     def finish(self) -> dict[str, Any]:
         """After the process has ended: wait for the rest to be written. What was recorded; ``recovered``

@@ -240,7 +240,8 @@ class Session:
             "late": late,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
-        script.exports_sync.begin(self._sources, options)
+        if script.exports_sync.begin(self._sources, options):
+            self._stay(pid, script)
 
     def _staying(self, session: Any) -> Any:
         """Put what stays in the process there. Frida stays with it when its session ends: a thread that ends
@@ -252,6 +253,18 @@ class Session:
         script.exports_sync.begin(self._sources)
         script.eternalize()
         return script
+
+    def _stay(self, pid: int, script: Any) -> None:
+        """The driver is hooked: from now on the agent outlives us, for however we end, its threads may be
+        anywhere in the agent's code. What it has to tell goes through the ring.
+        """
+        self._scripts.remove(script)
+        with contextlib.suppress(self._frida.InvalidOperationError):  # its process has ended
+            script.eternalize()
+        self._let_go(pid)
+        recording = self._recordings.get(pid)
+        if recording is not None:
+            recording.send(stays=True)
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -265,7 +278,6 @@ class Session:
             "exports": self._exports,
             "hooked": self._hooked,
             "failed": self._failed,
-            "library": self._library,
             "limit": self._limit,
             "hold": self._hold,
             "threads": self._hold_threads,
@@ -335,23 +347,18 @@ class Session:
         script.post({"type": "threads", "threads": threads_of(pid), "held": held})
 
     def _hooked(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
-        self._let_go(pid)
         recording = self._recordings[pid]
         recording.send(hooked=[int(address, 16) for address in payload["addresses"]])
         recording.send(meta={"hooks": payload["count"], "left_out": payload["leftOut"]})
         for name, reason in payload["failed"]:
             recording.send(gap=[name, f"could not be hooked: {reason}", 1])
+        if payload["alone"]:  # :meth:`attach` does not wait for it. Not in Frida's thread
+            threading.Thread(target=self._stay, args=(pid, script), daemon=True).start()
 
     def _let_go(self, pid: int) -> None:
         stillness = self._stillness.pop(pid, None)
         if stillness is not None:
             stillness.release()
-
-    def _library(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
-        recording = self._recordings[pid]
-        recording.add_library(payload["name"], payload["path"], payload["count"])
-        for name, reason in payload["failed"]:
-            recording.send(gap=[name, f"could not be hooked: {reason}", 1])
 
     def _failed(self, pid: int, script: Any, payload: dict[str, Any]) -> None:
         self._let_go(pid)
@@ -434,6 +441,8 @@ class Session:
         away.
         """
         summary = recording.finish()
+        for text in summary.get("problems", ()):
+            self._problem(text)
         if summary.get("over_budget"):
             self._problem(f"{recording.trace}: reached its budget; the memory of later calls is not recorded")
         if "error" in summary:
@@ -448,9 +457,7 @@ class Session:
             self._names.discard(recording.trace)
 
     def leave(self) -> None:
-        """Before :meth:`finish`, where processes go on: the agents' code stays where it is, for threads may
-        be anywhere in it, and is told by the recorder to do nothing.
-        """
+        """Before :meth:`finish`, where processes go on: agents that have hooked nothing stay, too."""
         for script in self._scripts:
             with contextlib.suppress(self._frida.InvalidOperationError):  # its process has ended
                 script.eternalize()

@@ -106,6 +106,9 @@ class Drain:
         writer.redacts = bool(self.options.get("redact"))
         self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
         self.devices: list[dict[str, Any]] = []
+        self.libraries: list[dict[str, Any]] = []
+        self.problems: list[str] = []
+        """What could not be done in the program, for who started the recording."""
         self.driver_version = 0
         self.calls = 0
         self.launches = 0
@@ -267,6 +270,8 @@ class Drain:
             self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))
         elif kind == ring.DEVICE:
             self._device(function, body)
+        elif kind == ring.NOTE:
+            self._note(json.loads(body))
         elif kind == ring.DRIVER:
             self.driver_version = extra
             self.writer.set_meta({"driver_version": extra})
@@ -279,6 +284,15 @@ class Drain:
             self.writer.set_meta({"gpu": name, "compute_capability": [major, minor]})
         self.devices.append({"name": name, "memory": memory, "compute_capability": [major, minor]})
         self.writer.set_meta({"devices": self.devices})
+
+    def _note(self, told: dict[str, Any]) -> None:
+        if "library" in told:
+            self.libraries.append(told["library"])
+            self.writer.set_meta({"libraries": self.libraries})
+        else:
+            kind, text = told["gap"]
+            self.writer.add_gap(None, kind, text)
+            self.problems.append(f"{kind}: {text}")
 
     # --- signatures -----------------------------------------------------------------------------------
 

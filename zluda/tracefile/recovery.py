@@ -102,6 +102,7 @@ class _Restored:
         self._open = trace.open_calls()
         self._capability = trace.meta.get("compute_capability", [0, 0])
         self._devices = trace.meta.get("devices", [])
+        self._libraries = trace.meta.get("libraries", [])
 
     def into(self, drain: Drain) -> None:
         effects: Effects = drain.effects
@@ -114,4 +115,5 @@ class _Restored:
             effects.memory.restore(allocation.id, *place, array=int(self._arrays.get(allocation.id, 0)))
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
+        drain.libraries = list(self._libraries)
         drain.orphans = dict(self._open)

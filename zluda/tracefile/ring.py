@@ -101,8 +101,10 @@ KINDS = {
     "TIME": 12,
     # function: a GPU clock; extra: the host's time; body: that of the GPU clock, uncertainty (8 bytes each)
     "CLOCK": 13,
+    # body: JSON of the recording as a whole: {"library": {name, path, hooks}} or {"gap": [kind, text]}
+    "NOTE": 14,
 }
-PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE, TIME, CLOCK = (
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE, TIME, CLOCK, NOTE = (
     KINDS.values()
 )
 
@@ -155,6 +157,7 @@ CONTROL = {
     "WAIT_NS": 128,  # time applications waited for their streams
     "LOOK_NS": 136,  # time they took to find what changed in the memory of launches, and to take it
     "WRITE_NS": 144,  # of that, to put pages into rings
+    "STAYS": 152,  # 1: the agent outlives the session
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

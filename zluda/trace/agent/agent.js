@@ -24,6 +24,8 @@ let state = null;    // its memory
 let functions = null; // the packed table
 let driverPath = null;
 let late = false;     // the program was running before
+let beginning = false; // the session waits for us
+let hooked = false;   // from then on this script is to stay: it tells by the ring what there is to tell, see `note`
 
 let libraries = null; // what to hook of them, once the driver is hooked
 const waiting = [];   // libraries that came before the driver
@@ -249,10 +251,17 @@ function hookLibrary(library, module) {
     }
   });
   Interceptor.flush();
-  send({ type: 'library', name: library.name, path: module.path, count, failed });
+  note({ library: { name: library.name, path: module.path, hooks: count } });
+  failed.forEach(([name, message]) => note({ gap: [name, `could not be hooked: ${message}`] }));
+}
+
+function note(message) {
+  new NativeFunction(agent.note, 'void', ['pointer'])(Memory.allocUtf8String(JSON.stringify(message)));
 }
 
 function foundLibrary(module) {
+  if (hooked && new NativeFunction(agent.is_recording, 'int', [])() === 0)
+    return;
   if (libraries === null) {
     waiting.push(module);
     return;
@@ -291,16 +300,21 @@ function hook(module) {
   about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(quiet.has(name) ? NULL : places.get(name) ?? NULL));
   new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
   hooks.writePointer(agent.enter);
+  hooked = true;
   send({
-    type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases,
+    type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases, alone: !beginning,
     addresses: about.addresses.concat(about.leftOut.map(([_, key]) => key)), leftOut: about.leftOut.map(([name, _]) => name),
   });
+  if (!beginning)
+    new NativeFunction(agent.wait_to_stay, 'void', [])();
   libraries = { list: table.libraries, functionBytes: table.functionBytes };
   waiting.splice(0).forEach(foundLibrary);
 }
 
 rpc.exports = {
+  // Returns whether the driver was there, and is hooked.
   begin(sources, options) {
+    beginning = true;
     source = sources.agent;
     residentSource = sources.resident;
     late = options.late;
@@ -321,10 +335,15 @@ rpc.exports = {
           else
             foundLibrary(module);
         } catch (error) {
-          send({ type: 'failed', message: `${module.name}: ${error.message}` });
+          if (hooked)
+            note({ gap: [module.name, `could not be hooked: ${error.message}`] });
+          else
+            send({ type: 'failed', message: `${module.name}: ${error.message}` });
         }
       },
     });
+    beginning = false;
+    return hooked;
   },
   dispose() {
     if (isForChild())

@@ -539,14 +539,43 @@ set_driver (const char * path)
   state.driver_path = path;
 }
 
-/* Nothing is recorded from now on, and this code goes. It does so only where the session ended before the hooks were
- * in; afterwards it stays for good, and FLAG_LEFT tells it to do nothing. */
+/* Nothing is recorded from now on, and this code goes. It does so only where the session ended before it had this code
+ * stay (STAYS); afterwards FLAG_LEFT tells it to do nothing. */
 void
 stop (void)
 {
   *state.alive = 0;
   CONTROL (AGENT_GONE) = 1;
   pthread_key_delete (state.thread_key); /* its destructor goes with this code */
+}
+
+int
+is_recording (void)
+{
+  return *state.alive && !(CONTROL (FLAGS) & (FLAG_STOPPED | FLAG_LEFT));
+}
+
+/* Until this code outlives the session, which has said so, or until there is no recording any more. */
+void
+wait_to_stay (void)
+{
+  while (!CONTROL (STAYS) && is_recording () && !recorder_is_gone ())
+    sleep_ns (500000);
+}
+
+/* What is said of the recording as a whole, in JSON. */
+void
+note (const char * text)
+{
+  u32 length = (u32) strlen (text);
+  struct thread * self = is_recording () ? current_thread () : NULL;
+  u64 time = now ();
+  u8 * record;
+
+  if (self == NULL || (record = reserve (self, length, time)) == NULL)
+    return;
+  copy (record + RECORD_HEADER_BYTES, text, length);
+  commit (self, record, KIND_NOTE, 0, time, 0, length, 0);
 }
 
 void * open_control (const char * path)
