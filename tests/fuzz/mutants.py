@@ -24,6 +24,7 @@ from trial import Fault
 import zluda
 from zluda.compiler.contract import contract_function
 from zluda.diff.results import Verdict
+from zluda.errors import Error
 from zluda.ptx import Module
 from zluda.ptx.module import Function
 from zluda.ptx.printer import print_module
@@ -118,7 +119,12 @@ def trial(mutant: Mutant, devices: tuple[str, ...]) -> Fault | None:
         path = Path(directory) / "trace.bin"
         write_trace(mutant.program, modules, path)
         for device in devices if mutant.program not in LONG else devices[:1]:
-            result = zluda.replay(path, device, numerics="nvidia", contract="off", time_limit=_HANGS_AFTER)
+            try:
+                result = zluda.replay(
+                    path, device, numerics="nvidia", contract="off", time_limit=_HANGS_AFTER
+                )
+            except Error as error:
+                return Fault(device, type(error).__name__, str(error))
             wrong = [one for one in result.results if one.verdict is not Verdict.IDENTICAL]
             if wrong:
                 return Fault(device, wrong[0].verdict.value, f"call {wrong[0].call}, {wrong[0].reason}")

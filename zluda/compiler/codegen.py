@@ -69,6 +69,7 @@ class FunctionCodegen(RegisterFile):
         self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
         self.stack_variables: dict[str, Value] = {}
         self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
+        self.left: Value | None = None  # where lanes are noted that are done, if somebody asks (cpu/apart.py)
         self.after_label = ""  # where a masked block goes when none of its lanes is left
         self.exited: Value | None = None  # where a called function notes lanes that left the kernel
         self._entry_values: dict[str, Value] = {}
@@ -180,9 +181,15 @@ class FunctionCodegen(RegisterFile):
             before = self.b.load("i32", self.exited, align=4)
             self.b.store(self.b.or_(self.pack_bits(mask), before), self.exited, align=4)
 
+    def leave_for_good(self, lanes: Value) -> None:
+        """Note lanes (``i32``) that no barrier waits for any more."""
+        if self.left is not None:
+            self.b.store(self.b.or_(lanes, self.b.load("i32", self.left, align=4)), self.left, align=4)
+
     def survive(self, alive: Value) -> None:
         """Go on with the lanes of ``alive`` (``i32``) only; leave the block when there are none."""
         b = self.b
+        self.leave_for_good(b.and_(self.mask_bits(), b.not_(alive)))
         on = b.fresh("alive")
         b.cond_branch(b.icmp("ne", alive, 0), on, self.after_label)
         b.label(on)

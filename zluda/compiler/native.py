@@ -21,11 +21,19 @@ DONE, LEAVE = "done", "leave"
 class NativeControl:
     """Writes blocks and branches, up to the label ``done``; what stands there is the caller's.
 
-    ``leave`` writes what threads do before they leave the kernel. ``masks``: LLVM makes EXEC masks of it.
+    ``leave`` writes what threads do before they leave the kernel, ``part`` what they do at a block's branch
+    on a predicate. ``masks``: LLVM makes EXEC masks of it.
     """
 
-    def __init__(self, f: FunctionCodegen, leave: Callable[[], None], *, masks: bool = True) -> None:
-        self.f, self.b, self.leave = f, f.b, leave
+    def __init__(
+        self,
+        f: FunctionCodegen,
+        leave: Callable[[], None],
+        part: Callable[[int, Value], None] | None = None,
+        *,
+        masks: bool = True,
+    ) -> None:
+        self.f, self.b, self.leave, self.part = f, f.b, leave, part
         self.loops = several_entries(f.graph) if masks else []
         self._loop_of = {entry: n for n, entries in enumerate(self.loops) for entry in entries}
         self._chosen: dict[int, Value] = {n: f.b.alloca("i32", align=4) for n in range(len(self.loops))}
@@ -56,6 +64,8 @@ class NativeControl:
                 self.b.branch(LEAVE if exits else DONE)
             case Branch() as branch:
                 predicate = self.f.predicate(branch.predicate, branch.negated).parts[0]
+                if self.part is not None:
+                    self.part(index, predicate)
                 self.b.cond_branch(predicate, self._to(branch.taken), self._to(branch.otherwise))
             case Switch(operand, targets):
                 chosen = self.f.read_bits(operand, 32).parts[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zluda.compiler.amd.ops import AmdOps
+from zluda.compiler.amd.compile import target_ops
 from zluda.compiler.amd.targets import target
 from zluda.compiler.amd.unit import build_unit
 from zluda.compiler.codegen import FunctionCodegen
@@ -26,7 +26,8 @@ def refusals(module: Module, kernel: str, device: str) -> Iterator[tuple[Instruc
         unit, ops = kernel_unit(module, kernel, (64, 1, 1), "off"), CpuOps()
     else:
         chosen = target(device)
-        unit, ops = build_unit(module, kernel), AmdOps(chosen, chosen.wave_size)
+        unit = build_unit(module, kernel)
+        ops = target_ops(unit, chosen)
     f = FunctionCodegen(unit, unit.kernel, ops, partial=False)
     for index, block in enumerate(f.graph.blocks):
         f.mask = None

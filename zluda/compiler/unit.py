@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from zluda.compiler import ir
+from zluda.compiler.analysis import barriers
 from zluda.compiler.analysis.recursion import recursive
 from zluda.compiler.contract import contract_function
 from zluda.compiler.layout import ALLOCA, SharedLayout, function_offset
@@ -114,6 +115,7 @@ class Unit:
     waits_for_blocks: bool = False
     recursive: frozenset[str] | None = field(default=None, init=False)
     solo: frozenset[str] = field(default=frozenset(), init=False)
+    _barriers: tuple[set[str], set[str]] | None = field(default=None, init=False)
     apart: frozenset[str] = frozenset()
     outside: dict[str, Function] = field(default_factory=dict)
     exported: str = ""
@@ -254,6 +256,19 @@ class Unit:
                     calls[name].update(self.candidates)
             self.recursive = recursive(calls)
         return self.recursive
+
+    def barriers(self) -> tuple[set[str], set[str]]:
+        """Functions in which a barrier may be met (``""``: in some called through a pointer), and functions
+        behind whose return one may be."""
+        if self._barriers is None:
+            functions = self._all()
+            found = barriers.synchronising(functions, self.candidates)
+            self._barriers = found, barriers.returning(functions, found, self.candidates, self.file)
+        return self._barriers
+
+    def meets_in(self, instruction: Instruction) -> bool:
+        """Whether threads of a block may meet in a barrier, or in a call of who has one."""
+        return barriers.meets(self.barriers()[0])(instruction)
 
     def shared_variables(self) -> list[Variable]:
         """Every shared variable of the kernel and what it calls."""

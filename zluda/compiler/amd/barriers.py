@@ -7,15 +7,18 @@ begins the next generation, who waits polls. A warp counts as 32 threads, and mu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.amd.unit import BARRIERS, CLUSTER_BARRIER, TALLIES, VOTES
+from zluda.compiler.analysis.barriers import certain_partings, meets
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.target import WARP, Lanes
+from zluda.compiler.target import WARP, Lanes, Refusal
 from zluda.errors import UnsupportedError
+from zluda.ptx.instructions import spell
+from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -31,7 +34,32 @@ class BarrierOps(AtomicOps):
     """The part of AMD's TargetOps about barriers."""
 
     def require_whole_warp(self, f: FunctionCodegen) -> None:
-        """Lanes that reach a barrier apart arrive apart: the wave counts them once each time."""
+        """Nobody knows where the others are: :meth:`parting` stops those that part for certain."""
+
+    def parting(self, f: FunctionCodegen) -> Callable[[int, Value], None] | None:
+        """Writes, at branches whose sides come to different barriers, that a warp must not part.
+
+        The wave would be counted at the barriers of both sides.
+        """
+        names = f.unit.barriers()[0]
+        partings = certain_partings(f.graph, meets(names)) if names else {}
+
+        def part(index: int, predicate: Value) -> None:
+            if index in partings:
+                self._require_one_side(f, predicate, partings[index])
+
+        return part if partings else None
+
+    def _require_one_side(self, f: FunctionCodegen, predicate: Value, barrier: Instruction) -> None:
+        b = f.b
+        taken = self.vote(f, predicate)
+        apart, together = b.fresh("apart"), b.fresh("together")
+        some, all = b.icmp("ne", taken, 0), b.icmp("eq", taken, self.executing(f))
+        b.cond_branch(b.and_(some, b.not_(all)), apart, together)
+        b.label(apart)
+        self.refuse(f, Refusal(f"{spell(barrier)} reached by a part of a warp", f.place(barrier)))
+        b.branch(together)
+        b.label(together)
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
         """The hardware runs other waves meanwhile."""

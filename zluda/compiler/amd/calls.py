@@ -41,7 +41,7 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
         if variable.space == "reg":
             loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
             f.initialize(Register(variable.name, variable.type), one(loaded))
-    NativeControl(f, lambda: ops.leave(f)).write()
+    NativeControl(f, lambda: ops.leave(f), ops.parting(f)).write()
     for variable, pointer in zip(function.returns, pointers, strict=False):
         if variable.space == "reg":
             result = f.final(Register(variable.name, variable.type)).parts[0]

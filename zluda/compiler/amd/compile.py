@@ -51,7 +51,7 @@ def compile_unit(
     an unknown target.
     """
     chosen = target_id(target_name).target
-    ops = _ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
+    ops = target_ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
     options = Options(target_name, ops.wave_size, level=level(unit))
     if unit.outside:
         code = _with_library(unit, ops, options, code_object_version)
@@ -88,12 +88,17 @@ def kernel_ir(
     end_refused: bool = False,
 ) -> str:
     """LLVM IR of a whole kernel, complete but for the data layout."""
-    ops = _ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
+    ops = target_ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
     return _kernel_text(unit, ops, code_object_version)
 
 
-def _ops(
-    unit: Unit, chosen: Target, wave_size: int, code_object_version: int, *, end_refused: bool
+def target_ops(
+    unit: Unit,
+    chosen: Target,
+    wave_size: int = 0,
+    code_object_version: int = CODE_OBJECT_VERSION,
+    *,
+    end_refused: bool = False,
 ) -> AmdOps:
     """The target's operations, as they are for this kernel."""
     ops = AmdOps(chosen, wave_size or chosen.wave_size)
@@ -222,7 +227,7 @@ def _define_kernel(unit: Unit, ops: AmdOps) -> None:
     ops.clear_barriers(f)
     if ops.one_warp:
         slow.guard(ops, f, LEAVE)
-    NativeControl(f, lambda: ops.leave(f)).write()
+    NativeControl(f, lambda: ops.leave(f), ops.parting(f)).write()
     f.b.branch(LEAVE)
     f.b.label(LEAVE)
     f.b.ret()

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 
-from zluda.compiler.amd.unit import is_barrier, meets_cluster, names_threads
+from zluda.compiler.amd.unit import meets_cluster, names_threads
+from zluda.compiler.analysis.barriers import Meets, is_barrier, meets
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Leave, Switch, build_graph
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.operands import definitions, registers, uses
 from zluda.compiler.analysis.order import Component, weak_topological_order
-from zluda.compiler.lower.calls import call_operands
 from zluda.compiler.unit import Unit, symbols_in
 from zluda.ptx.module import Address, Element, Function, Immediate, Instruction, Register, Symbol
 from zluda.records import dataclass
@@ -37,9 +37,9 @@ _WRITES = frozenset({"st", "mbarrier", "atom", "red", "call"})
 def may_disturb(unit: Unit) -> str:
     """Why a kernel needs one warp a wave, and where; nothing where it does not."""
     functions = (unit.kernel, *unit.functions.values())
-    synchronising = _synchronising(functions)
+    meeting = meets(unit.barriers()[0])
     for function in functions:
-        halves = _Halves(function, build_graph(function, unit.file), synchronising)
+        halves = _Halves(function, build_graph(function, unit.file), meeting)
         for found, what in (
             (halves.counted_barrier(), "a barrier for some of a block's threads"),
             (
@@ -54,32 +54,13 @@ def may_disturb(unit: Unit) -> str:
     return ""
 
 
-def _synchronising(functions: tuple[Function, ...]) -> set[str]:
-    """Functions in which a barrier may be met, by name; ``""`` for some call through a pointer."""
-    found = {f.name for f in functions if any(is_barrier(i) for i in f.instructions)}
-    if found - {functions[0].name}:
-        found.add("")
-    while True:
-        more = {f.name for f in functions if any(_calls(i, found) for i in f.instructions)} - found
-        if not more:
-            return found
-        found |= more | {""}
-
-
-def _calls(instruction: Instruction, names: set[str]) -> bool:
-    if instruction.opcode != "call":
-        return False
-    callee = call_operands(instruction)[1]
-    return (callee.name if isinstance(callee, Symbol) else "") in names
-
-
 @dataclass(slots=True)
 class _Halves:
     """One function: which registers may differ between the warps of a wave, and what follows."""
 
     function: Function
     graph: Graph
-    synchronising: set[str]
+    meeting: Meets
     varying: set[str] = field(default_factory=set)
     _meets: dict[int, int] = field(default_factory=dict)
     _blocks: list[int] = field(default_factory=list)
@@ -108,7 +89,7 @@ class _Halves:
         """A barrier that warps may come to while others of their wave are on the way to another."""
         for sides in self._divergent():
             for n in sorted(set().union(*sides)):
-                found = next((i for i in self.graph.blocks[n].instructions if self._synchronises(i)), None)
+                found = next((i for i in self.graph.blocks[n].instructions if self.meeting(i)), None)
                 if found is not None:
                     return found
         return None
@@ -199,10 +180,7 @@ class _Halves:
 
     def _meets_barrier(self, start: int) -> bool:
         reached = self._reach(start, EXIT)
-        return any(self._synchronises(i) for n in reached for i in self.graph.blocks[n].instructions)
-
-    def _synchronises(self, instruction: Instruction) -> bool:
-        return is_barrier(instruction) or _calls(instruction, self.synchronising)
+        return any(self.meeting(i) for n in reached for i in self.graph.blocks[n].instructions)
 
     # --- loops that wait -------------------------------------------------------------------------------
 

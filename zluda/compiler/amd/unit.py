@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from zluda import config
 from zluda.compiler.amd.machine import CONSTANT, STACK
+from zluda.compiler.analysis.barriers import is_barrier
 from zluda.compiler.layout import SharedLayout
 from zluda.compiler.services import EXCHANGE_128
 from zluda.compiler.target import APART, Dim3, Together
@@ -55,11 +56,6 @@ def build_unit(
     if own:
         unit.shared = SharedLayout([*unit.shared_variables(), *own])
     return unit
-
-
-def is_barrier(instruction: Instruction) -> bool:
-    """Whether threads of a block meet here."""
-    return instruction.opcode in ("bar", "barrier") and not instruction.has("warp")
 
 
 def names_threads(barrier: Instruction) -> bool:

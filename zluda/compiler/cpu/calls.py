@@ -14,7 +14,7 @@ from zluda.compiler.cpu.context import STACK_BYTES
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.memory import MemoryOps
 from zluda.compiler.cpu.special import context_field, context_pointer, warp_number
-from zluda.compiler.cpu.warp import stop
+from zluda.compiler.cpu.warp import refuse_apart, stop
 from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lower.calls import of_another_module
 from zluda.compiler.target import VARYING, WARP, CallValue, Geometry, Lanes, Refusal
@@ -158,6 +158,8 @@ class CallOps(MemoryOps):
             some, past = b.fresh("calls"), b.fresh("called")
             b.cond_branch(b.icmp("ne", bits, 0), some, past)
             b.label(some)
+            if name in f.unit.barriers()[0]:
+                refuse_apart(f, b.icmp("ne", bits, remaining))
             with f.masked(tuple(f.unpack_bits(bits))):
                 self.call(f, name, results, arguments, cut=False)
                 b.store(b.or_(f.mask_bits(), b.load("i32", alive, align=4)), alive, align=4)

@@ -22,6 +22,7 @@ from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
 from zluda.compiler.analysis.order import Component
 from zluda.compiler.analysis.uniformity import Zone
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.cpu.apart import Absentees
 from zluda.compiler.cpu.gathering import Gathering
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.registers import Mask
@@ -48,6 +49,7 @@ class MaskedControl:
         self._stubs: list[tuple[str, int]] = []
         heads = [loop.head for loop in self.polling]
         self._gathering = Gathering(f, self._load_mask, heads) if self.polling else None
+        self._absentees = Absentees(f, self._load_mask, entry_mask)
 
     def write(self) -> None:
         """Write everything from the function's entry to the label ``done``."""
@@ -191,7 +193,7 @@ class MaskedControl:
         if self._gathering is not None:
             self._gathering.depart(mask)
         self.f.after_label = after
-        self.f.lanes_elsewhere = lambda: self._elsewhere(index, zone)
+        self.f.lanes_elsewhere = lambda: self._absentees.elsewhere(index, zone)
         self._begin_round(index)
         self.f.block(index, tuple(mask))
         assert self.f.mask is not None
@@ -210,25 +212,6 @@ class MaskedControl:
     def _may_run(self, index: int) -> Value:
         """Whether nobody that a block has to wait for is elsewhere."""
         return constant("i1", 1) if self._gathering is None else self._gathering.may_run(index)
-
-    def _elsewhere(self, index: int, zone: Zone) -> Value:
-        """Whether lanes wait at another of the zone's blocks that a barrier may follow."""
-        return self._waiting((set(zone.blocks) & self._synchronising()) - {index})
-
-    def _synchronising(self) -> set[int]:
-        """Blocks from which a barrier, or a call that may hold one, can be reached."""
-        blocks = self.f.graph.blocks
-        predecessors = self.f.graph.predecessors()
-        stack = [
-            b.index for b in blocks if any(i.opcode in ("bar", "barrier", "call") for i in b.instructions)
-        ]
-        found: set[int] = set()
-        while stack:
-            n = stack.pop()
-            if n not in found:
-                found.add(n)
-                stack += predecessors[n]
-        return found
 
     def _leave_block(self, index: int, mask: list[Value]) -> None:
         """Hand the block's lanes to its successors."""
@@ -249,6 +232,7 @@ class MaskedControl:
                 for target, lanes in self._switch_ways(self.f.read_bits(operand, 32), targets, mask):
                     self._send(target, lanes)
             case Leave(exits):
+                self._absentees.leave(mask, exits=exits)
                 if exits:
                     self.f.record_exit(mask)
 

@@ -167,17 +167,9 @@ class WarpOps:
         f.b.emit("fence seq_cst")
 
     def require_whole_warp(self, f: FunctionCodegen) -> None:
-        """Lanes that reach ``barrier.sync`` on another path would have to run while these wait."""
-        if f.lanes_elsewhere is None:
-            return
-        apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
-        f.b.cond_branch(f.lanes_elsewhere(), apart, whole)
-        f.b.label(apart)
-        assert f.instruction is not None
-        what = f"{spell(f.instruction)} reached by a part of a warp"
-        self.refuse(f, Refusal(what, f.place(f.instruction)))
-        f.b.branch(whole)
-        f.b.label(whole)
+        """Lanes that reach a barrier on another path would have to run while these wait."""
+        if f.lanes_elsewhere is not None:
+            refuse_apart(f, f.lanes_elsewhere())
 
     def barrier(
         self,
@@ -256,6 +248,18 @@ def stop(b: Builder, active: Value, kind: str, detail: int = 0) -> None:
     code = constant("i32", FAULT_CODES[kind])
     b.call("zluda_fault", [context_pointer(), code, thread, constant("i64", detail)])
     b.unreachable()
+
+
+def refuse_apart(f: FunctionCodegen, condition: Value) -> None:
+    """Stop the launch where lanes come apart to an instruction in which the block meets."""
+    apart, whole = f.b.fresh("apart"), f.b.fresh("whole")
+    f.b.cond_branch(condition, apart, whole)
+    f.b.label(apart)
+    assert f.instruction is not None
+    what = f"{spell(f.instruction)} reached by a part of a warp"
+    f.ops.refuse(f, Refusal(what, f.place(f.instruction)))
+    f.b.branch(whole)
+    f.b.label(whole)
 
 
 _NEUTRAL = {"umin": -1, "smin": 0x7FFFFFFF, "smax": -0x80000000, "and": -1}

@@ -34,6 +34,8 @@ _DEVICE_LAUNCH = re.compile(r"cuda(Launch|GetParameterBuffer|DeviceSynchronize|S
 def call(f: FunctionCodegen, instruction: Instruction) -> None:
     """A call for the active lanes; arguments and results go through ``.param`` variables or registers."""
     returns, callee, arguments = call_operands(instruction)
+    if f.unit.meets_in(instruction):
+        f.ops.require_whole_warp(f)
     results = [_result(o) for o in returns]
     values = [_argument(f, o) for o in arguments]
     if not isinstance(callee, Symbol):

@@ -36,8 +36,7 @@ def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
     if instruction.has("cluster"):
         _cluster_barrier(f, instruction)
         return
-    if instruction.opcode == "barrier" and not instruction.has("aligned"):
-        f.ops.require_whole_warp(f)
+    f.ops.require_whole_warp(f)
     reduce = instruction.slots.get("op", "") if instruction.has("red") else ""
     sources = list(instruction.operands[instruction.destinations :])
     predicate = f.read(sources.pop()) if reduce else None
@@ -60,8 +59,7 @@ def _cluster_barrier(f: FunctionCodegen, instruction: Instruction) -> None:
 
     What was written before is seen behind it, unless ``.relaxed`` says that need not be.
     """
-    if not instruction.has("aligned"):
-        f.ops.require_whole_warp(f)
+    f.ops.require_whole_warp(f)
     if instruction.has("arrive"):
         if not instruction.has("relaxed"):
             f.ops.fence(f, "cluster")
