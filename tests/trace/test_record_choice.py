@@ -15,11 +15,9 @@ import zluda
 from zluda.diff.results import Verdict
 from zluda.errors import TraceError
 from zluda.replay.cutting import extract
-from zluda.tracefile import Launch, LeftOut, Trace, TraceWriter, open_trace
+from zluda.tracefile import Call, Launch, LeftOut, Trace, TraceWriter, open_trace
 from zluda.tracefile.overview import overview
 
-NVTX_HEADERS = Path("/usr/local/cuda/include")
-"""Where CUDA's toolkit has NVTX's headers; without them the program tells nothing."""
 STEPS = "6"
 PRINTED = "226536\n"
 # saxpy x→y, triple, on even steps triple in another shape, saxpy y→z
@@ -31,7 +29,7 @@ Record = Callable[..., Recorded]
 @pytest.fixture(scope="module")
 def record(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record:
     """Record the program of steps with some options; once with the same."""
-    for source, options in (("choosing", nvtx_options()), ("graphs", [])):
+    for source in ("choosing", "graphs", "ranges"):
         flags = [
             f"-L{standin.directory}",
             "-l:libcuda.so.1",
@@ -40,9 +38,7 @@ def record(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record
             "-lpthread",
         ]
         app = str(standin.directory / source)
-        subprocess.run(
-            ["cc", "-O1", "-w", *options, str(SOURCES / f"{source}.c"), "-o", app, *flags], check=True
-        )
+        subprocess.run(["cc", "-O1", "-w", str(SOURCES / f"{source}.c"), "-o", app, *flags], check=True)
     made: dict[tuple[str, ...], Recorded] = {}
 
     def run(*options: str, program: tuple[str, ...] = ("choosing", STEPS)) -> Recorded:
@@ -57,11 +53,6 @@ def record(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record
         return made[key]
 
     return run
-
-
-def nvtx_options() -> list[str]:
-    has = (NVTX_HEADERS / "nvtx3" / "nvToolsExt.h").exists()
-    return ["-DWITH_NVTX", f"-I{NVTX_HEADERS}"] if has else []
 
 
 def chosen(recorded: Recorded) -> list[int]:
@@ -146,10 +137,6 @@ def test_the_profiler_opens_and_closes_what_is_recorded(record: Record) -> None:
     verdicts(recorded, copies=2)
 
 
-@pytest.mark.skipif(
-    not nvtx_options(),
-    reason=f"needs NVTX's headers in {NVTX_HEADERS} (CUDA toolkit): no program's ranges are recorded",
-)
 def test_ranges_are_on_record_and_open_what_is_recorded(record: Record, tmp_path: Path) -> None:
     recorded = record("--start-on", "nvtx:step#2", "--stop-on", "nvtx:step#3", "--launches", "1-")
     assert recorded.output == PRINTED and chosen(recorded) == [5, 6, 7, 8, 9, 10]
@@ -162,6 +149,51 @@ def test_ranges_are_on_record_and_open_what_is_recorded(record: Record, tmp_path
     assert [event["ph"] for event in events] == ["B", "E"] * int(STEPS)
     assert events[0]["name"] == "step"
     verdicts(recorded, copies=2)
+
+
+def test_every_form_of_a_range_or_mark_is_on_record(record: Record, standin: StandIn) -> None:
+    recorded = record(program=("ranges",))
+    assert recorded.output == "-2\n"  # NVTX_NO_PUSH_POP_TRACKING
+    alone = subprocess.run([standin.directory / "ranges"], capture_output=True, text=True, check=True)
+    assert alone.stdout == "0\n"
+    with open_trace(recorded.trace) as trace:
+        told = [call for call in trace.iter_calls() if call.function.startswith("nvtx")]
+        assert [
+            (
+                call.function.removeprefix("nvtx"),
+                *(text_of(trace, call, name) for name in ("message", "domain")),
+            )
+            for call in told
+        ] == [
+            ("RangePush", "outer", None),
+            ("RangePush", "gone", None),
+            ("RangePush", "größe € 𝄞", None),
+            ("Mark", "mark", None),
+            ("Mark", "wide", None),
+            ("Mark", "", None),
+            ("Mark", "", None),
+            *[("RangePop", None, None)] * 3,
+            ("RangeStart", "first", None),
+            ("RangeStart", "second", None),
+            ("RangeStart", "third", None),
+            *[("RangeEnd", None, None)] * 3,
+            ("RangePush", "registered", "library"),
+            ("Mark", "regis—tered", "bibliotekå"),
+            ("RangeStart", "fourth", "bibliotekå"),
+            ("RangePop", None, None),
+            ("RangeEnd", None, None),
+        ]
+        first, second, third, fourth = (c.arguments["id"] for c in told if c.function == "nvtxRangeStart")
+        ended = [call.arguments["id"] for call in told if call.function == "nvtxRangeEnd"]
+        assert ended == [second, first, third, fourth] and len(set(ended)) == 4
+        driver = [call.sequence for call in trace.iter_calls() if call.function == "cuInit"]
+        assert driver == [0, len(told) + 1]
+
+
+def text_of(trace: Trace, call: Call, parameter: str) -> str | None:
+    """What a parameter of a call points to, a string."""
+    data = trace.payload(call.sequence, parameter) if parameter in call.arguments else None
+    return None if data is None else data.split(b"\0")[0].decode()
 
 
 def test_a_graph_is_chosen_by_any_of_its_kernels(record: Record) -> None:

@@ -2,18 +2,13 @@
  *
  * A step: cuMemcpyHtoD to x, saxpy (y += 2 x), triple (numbers), on even steps triple again in another shape,
  * cuMemcpyDtoD of half of the numbers, saxpy (z += 2 y), cuMemcpyDtoH of z. cuProfilerStart and cuProfilerStop are called
- * before step 2 and after step 3. With `fills` nothing comes from the host: x and the numbers are filled. Where NVTX is built in, each step is a range.
+ * before step 2 and after step 3. With `fills` nothing comes from the host: x and the numbers are filled. Each step is a range of NVTX's.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda_api.h"
 
-#ifdef WITH_NVTX
-#include <nvtx3/nvToolsExt.h>
-#else
-#define nvtxRangePushA(name) 0
-#define nvtxRangePop() 0
-#endif
+#include "nvtx.h"
 
 CUresult cuProfilerStart (void);
 CUresult cuProfilerStop (void);
@@ -49,7 +44,7 @@ run_triple (unsigned blocks)
 static void
 step (int number)
 {
-  nvtxRangePushA ("step");
+  NVTX (push_a, "step");
   for (int i = 0; i < N; i++)
     x[i] = (float) (i % 7 + number);
   if (fills)
@@ -63,7 +58,7 @@ step (int number)
   CHECK (cuMemcpyDtoD_v2 (dn, dn + sizeof numbers / 2, sizeof numbers / 2));
   run_saxpy (dy, dz);
   CHECK (cuMemcpyDtoH_v2 (z, dz, sizeof z));
-  nvtxRangePop ();
+  NVTX (pop);
 }
 
 int
