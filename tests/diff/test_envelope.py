@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from zluda.diff.envelope import _COMPUTED_NAN, Envelope, Placed, same_nan, same_number
-from zluda.diff.values import ELEMENT_TYPES
+from zluda.diff.kinds import ELEMENT_TYPES
 
 F32, ULP = ELEMENT_TYPES["f32"], 2.0**-23
 

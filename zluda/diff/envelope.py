@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from zluda.diff.values import ElementType, as_float64
+from zluda.diff.kinds import ElementType, as_float64
 from zluda.records import dataclass
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ _COMPUTED_NAN = {
     "f16": (0x7FFF, 0x7E00, 0xFE00),
     "bf16": (0x7FFF, 0x7FC0, 0xFFC0),
     "f32": (0x7FFFFFFF, 0x7FFF0000, 0xFFFF0000, 0x7FC00000, 0xFFC00000),
+    "tf32": (0x7FFFFFFF, 0x7FC00000, 0xFFC00000),
     "f64": (0x7FF8 << 48, 0xFFF8 << 48, 0x7FFFFFFFE0000000, 0xFFFFFFFFE0000000),
 }
 
@@ -143,7 +144,7 @@ def same_nan(recorded: Array, replayed: Array, kind: ElementType) -> Array:
     """Which elements are a NaN that NVIDIA computed, and any NaN here."""
     import numpy as np
 
-    if kind.kind != "float":
+    if kind.name not in _COMPUTED_NAN:
         return np.zeros(len(recorded), bool)
     computed = np.isin(recorded, np.array(_COMPUTED_NAN[kind.name], recorded.dtype))
     same: Array = computed & np.isnan(as_float64(replayed, kind))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zluda.diff.values import ElementType, element_type, measure
+from zluda.diff.kinds import ElementType, element_type
+from zluda.diff.metrics import measure
 from zluda.records import dataclass
 from zluda.tracefile import Noise, NoiseKind
 

@@ -13,6 +13,8 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from zluda.diff.metrics import Metrics
+from zluda.diff.types.layout import UNKNOWN, Layout
 from zluda.errors import Error
 from zluda.records import dataclass
 from zluda.tracefile.records import Dim3, Fidelity
@@ -135,7 +137,8 @@ class Element:
 
     ``recorded`` and ``replayed`` are the values as Python numbers, the ``…_bits`` their bit patterns.
     ``ulp`` is their distance in units in the last place of the recorded value, None where that has no
-    meaning (NaN, infinity). ``place`` are its coordinates in a CUDA array (``(7, 1)``), empty elsewhere.
+    meaning (NaN, infinity). ``place`` are its coordinates, ``(7, 1)``, where a shape or a pitch is known, the
+    slowest first; of a CUDA array as CUDA has them. ``type`` is its own, where elements are of several.
     """
 
     index: int
@@ -146,6 +149,7 @@ class Element:
     replayed_bits: int
     ulp: float | None
     place: str = ""
+    type: str = ""
 
     @property
     def label(self) -> str:
@@ -158,9 +162,11 @@ class BufferComparison:
     """A range of one allocation, recorded against replayed.
 
     ``base`` is the allocation's address; the range compared is ``[base + offset, base + offset + size)``,
-    of which ``bytes_compared`` were known on both sides. ``first`` are the first differing elements;
-    ``max_ulp``, ``max_absolute`` and ``max_relative`` run over the differing elements where both are
-    finite. ``classes`` counts the differing elements by kind (see ``values.CLASSES``).
+    of which ``bytes_compared`` were known on both sides. ``element_type`` is ``layout`` in words. ``first``
+    are the first differing elements; ``max_ulp``, ``max_absolute`` and ``max_relative`` run over the
+    differing elements that have a distance. ``classes`` counts the differing elements by kind
+    (``metrics.CLASSES``).
+    ``metrics`` says more of each field of the layout; empty where nothing differs.
     """
 
     allocation: int | None
@@ -177,6 +183,8 @@ class BufferComparison:
     max_absolute: float | None = None
     max_relative: float | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
+    metrics: tuple[Metrics, ...] = ()
+    layout: Layout = UNKNOWN
 
     @property
     def identical(self) -> bool:

@@ -3,36 +3,44 @@
 Launches and copies to the host are paired in order, and must be of the same kernel. A launch of another shape
 or with other parameters differs. After each launch the memory that either trace says it changed is compared;
 a copy's delivered bytes are. Allocations are paired by birth: the n-th of a size, kind and name in one with
-the n-th in the other, so that two recordings at different addresses can be compared (pointers stored in
-memory then differ, and are said to).
+the n-th in the other, so that two recordings at different addresses can be compared: a word that points into
+memory on both sides is compared by what it points to.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from zluda.diff.element_type import BYTES, LaunchTypes
+from zluda.diff.addresses import same_places
 from zluda.diff.launch_shape import asked_otherwise
 from zluda.diff.pairing import Event, Span, both_known, call_of, events, name_of, pair_allocations, union
 from zluda.diff.results import BufferComparison, LaunchResult, ReplayResult, Verdict
-from zluda.diff.values import ELEMENT_TYPES, combine, compare
+from zluda.diff.types.launches import LaunchTypes
+from zluda.diff.types.layout import BYTES
+from zluda.diff.types.override import Override
+from zluda.diff.types.regions import EVERYTHING_UNKNOWN, BufferTypes, Region
+from zluda.diff.values import combine, compare
 from zluda.tracefile import NOT_REPLAYED, Allocation, Call, Direction, Launch, Payload, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
 
 
 def compare_traces(
-    left: Trace, right: Trace, *, progress: Callable[[int], None] | None = None
+    left: Trace,
+    right: Trace,
+    *,
+    progress: Callable[[int], None] | None = None,
+    overrides: Sequence[Override] = (),
 ) -> ReplayResult:
     """Compare ``right`` (as the replay) with ``left`` (as the record).
 
-    ``progress`` is told the call number after each launch or copy. Raises :class:`TraceError` on damaged
-    contents.
+    ``progress`` is told the call number after each launch or copy; ``overrides`` say what buffers hold.
+    Raises :class:`TraceError` on damaged contents.
     """
     started = time.monotonic()
-    comparison = _Comparison(left, right)
+    comparison = _Comparison(left, right, overrides)
     results: list[LaunchResult] = []
     for first, second in zip_longest(events(left), events(right)):
         result = comparison.event(first, second)
@@ -83,16 +91,17 @@ def _unpaired(event: Event) -> LaunchResult:
 class _Comparison:
     """What is known of the two traces while their events are walked together."""
 
-    def __init__(self, left: Trace, right: Trace) -> None:
+    def __init__(self, left: Trace, right: Trace, overrides: Sequence[Override] = ()) -> None:
         self.left, self.right = left, right
         self.partner = pair_allocations(left, right)
-        self.types = LaunchTypes(left)
+        self.types = LaunchTypes(left, overrides)
         self.left_out = [
             {gap.call: gap.text for gap in trace.gaps if gap.kind == NOT_REPLAYED} for trace in (left, right)
         ]
         self.allocations = {allocation.id: allocation for allocation in left.allocations}
         self.reverse = {theirs: ours for ours, theirs in self.partner.items()}
-        self.seen_types: dict[int, str] = {}  # of allocations, by the launches so far
+        self._last_spans: dict[bool, tuple[int, LiveSpans]] = {}  # of the left trace or the right
+        self.seen_types: dict[int, BufferTypes] = {}  # of allocations, by the launches so far
 
     def event(self, first: Event | None, second: Event | None) -> LaunchResult:
         if first is None or second is None:
@@ -122,10 +131,11 @@ class _Comparison:
         if missing:
             verdict = Verdict.NOT_COMPARED if len(missing) == 2 else Verdict.GAP
             return _result(first, verdict, f"{missing[-1]} holds no memory after this launch")
-        self.seen_types |= {k: t for k, t in self._types_of(first).items() if t in ELEMENT_TYPES}
+        self.seen_types |= self._types_of(first)
         buffers = tuple(
-            combine([self._buffer(key, span, first.call, second.call, as_left=True) for span in spans])
+            buffer
             for key, spans in sorted(union(ours, theirs).items())
+            for buffer in self._buffers(key, spans, first.call, second.call)
         )
         unpaired = self._unpaired_changes(first, second)
         if unpaired:
@@ -133,14 +143,19 @@ class _Comparison:
         verdict, reason = self._verdict(first, second, buffers)
         return _result(first, verdict, reason, buffers=buffers, written_share=_share(buffers))
 
-    def _types_of(self, launch: Launch) -> dict[int, str]:
-        """Allocation → element type."""
+    def _types_of(self, launch: Launch) -> dict[int, BufferTypes]:
+        """Allocation → what it holds."""
         spans = LiveSpans()
         live = self.left.live_allocations(launch.call)
         for allocation in live:
             spans.add(allocation.id, allocation.base, allocation.size)
         variables = {a.name: a.id for a in live if a.module is not None and a.module == launch.module}
-        return self.types.of(launch, spans.find, variables)
+
+        def find(address: int) -> tuple[int, int] | None:
+            key = spans.find(address)
+            return None if key is None else (key, address - self.allocations[key].base)
+
+        return self.types.of(launch, find, variables)
 
     def _verdict(
         self, first: Launch, second: Launch, buffers: tuple[BufferComparison, ...]
@@ -190,18 +205,28 @@ class _Comparison:
                     )
         return ""
 
+    def _buffers(self, key: int, spans: list[Span], first: int, second: int) -> list[BufferComparison]:
+        """What two launches left in an allocation: a comparison of each part that holds something else."""
+        types = self.seen_types.get(key, EVERYTHING_UNKNOWN)
+        parts: dict[Region, list[BufferComparison]] = {}
+        for span in spans:
+            for start, stop, region in types.pieces(*span):
+                part = self._buffer(key, (start, stop), first, second, region, as_left=True)
+                parts.setdefault(region, []).append(part)
+        return [combine(found) for found in parts.values()]
+
     def _buffer(
         self,
         key: int,
         span: Span,
         first: int,
         second: int,
-        element: str | None = None,
+        region: Region | None = None,
         *,
         as_left: bool = False,
     ) -> BufferComparison:
-        """One range after call ``first`` of the left trace and call ``second`` of the right; ``as_left``:
-        as those calls left it.
+        """One range after call ``first`` of the left trace and call ``second`` of the right, as bytes where
+        no region is given; ``as_left``: as those calls left it.
         """
         start, end = span
         data, known = self.left.read_allocation(key, first, start, end - start, as_left=as_left)
@@ -212,16 +237,37 @@ class _Comparison:
             else self.right.read_allocation(partner, second, start, end - start, as_left=as_left)
         )
         allocation = self.allocations[key]
+        if data != other:
+            other = self._as_ours(data, other, start, first, second)
         return compare(
             data,
             other,
-            element or self.seen_types.get(key, BYTES),
+            BYTES if region is None else region.layout,
             base=allocation.base,
             offset=start,
             allocation=key,
-            name=allocation.name,
+            name=allocation.name or ("" if region is None else region.label),
             known=both_known(known, other_known),
+            coordinates=None if region is None else region.place,
         )
+
+    def _as_ours(self, data: bytes, other: bytes, start: int, first: int, second: int) -> bytes:
+        """The right side's bytes with addresses as the left side's, where both point to the same place of
+        paired allocations.
+        """
+        return same_places(
+            data, other, start, self._spans(self.left, first), self._spans(self.right, second), self.partner
+        )
+
+    def _spans(self, trace: Trace, call: int) -> LiveSpans:
+        """The allocations alive after a call."""
+        key = (trace is self.left, call)
+        if self._last_spans.get(key[0], (None,))[0] != call:
+            spans = LiveSpans()
+            for allocation in trace.live_allocations(call):
+                spans.add(allocation.id, allocation.base, allocation.size)
+            self._last_spans[key[0]] = (call, spans)
+        return self._last_spans[key[0]][1]
 
     def _differing_input(self, first: Launch, second: Launch) -> str | None:
         """What a person calls the first reachable allocation whose contents differed before the launch."""
@@ -236,7 +282,7 @@ class _Comparison:
         roots = [a.id for a in live if a.module is not None and a.module == first.module]
         for key in reachable(first.parameters, spans, read, roots):
             span = (0, self.allocations[key].size)
-            if not self._buffer(key, span, first.call - 1, second.call - 1, BYTES).identical:
+            if not self._buffer(key, span, first.call - 1, second.call - 1).identical:
                 return self.allocations[key].name or f"{self.allocations[key].base:#x}"
         return None
 
@@ -261,12 +307,15 @@ class _Comparison:
         holder = None if source is None else self.left.memory_at(call.sequence).allocation(source)
         if holder is None or source is None:
             return compare(mine.data, other.data, BYTES, offset=mine.offset, name="copied bytes")
+        offset = source - holder.base + mine.offset
+        region = self.seen_types.get(holder.id, EVERYTHING_UNKNOWN).at(offset)
         return compare(
             mine.data,
             other.data,
-            self.seen_types.get(holder.id, BYTES),
+            region.layout,
+            coordinates=region.place,
             base=holder.base,
-            offset=source - holder.base + mine.offset,
+            offset=offset,
             allocation=holder.id,
             name=holder.name,
         )

@@ -1,20 +1,21 @@
 """Two ranges of bytes, compared as the numbers they hold.
 
-Equality is by bits: NaN payloads and signs of zero count. Distances are real numbers in units in the last
-place of the recorded value, whose exponent is clamped at the smallest normal, so that one ULP next to zero
-is the spacing of the subnormals (Muller, "On the definition of ulp(x)", Goldberg's form). Equal bytes need
-no numbers, so numpy is imported only where something differs.
+Equality is by bits: NaN payloads and signs of zero count. How far apart elements are is
+:mod:`zluda.diff.metrics`'s to say. Equal bytes need no numbers, so numpy is imported only where something
+differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from zluda.diff.grid import Grid, grids, layout_named
+from zluda.diff.kinds import element_type
+from zluda.diff.metrics import CLASSES, Metrics, largest, measure, merged, metrics_of
 from zluda.diff.results import BufferComparison, Element
-from zluda.errors import UnsupportedError
-from zluda.records import dataclass
+from zluda.diff.types.layout import Layout
 
 if TYPE_CHECKING:
     import numpy
@@ -25,67 +26,14 @@ if TYPE_CHECKING:
 FIRST_ELEMENTS = 8
 """How many differing elements a comparison keeps."""
 
-CLASSES = {
-    "value": "another number",
-    "flushed": "a subnormal on one side, zero on the other",
-    "subnormal": "a subnormal is involved, but nothing was flushed",
-    "zero-sign": "zeros of opposite sign",
-    "nan-payload": "NaNs with different bits",
-    "nan": "NaN on one side only",
-    "infinity": "an infinity on one side only, or infinities of opposite sign",
-}
-"""Kinds of difference; every differing element is of exactly one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ElementType:
-    """How the bytes of one element are read. ``mantissa`` are the stored bits of it, ``min_exponent`` is of
-    the smallest normal.
-    """
-
-    name: str
-    size: int
-    kind: Literal["unsigned", "signed", "float"]
-    mantissa: int = 0
-    min_exponent: int = 0
-
-
-_TYPES = [
-    ElementType("bytes", 1, "unsigned"),
-    *(ElementType(f"u{8 * size}", size, "unsigned") for size in (1, 2, 4, 8)),
-    *(ElementType(f"s{8 * size}", size, "signed") for size in (1, 2, 4, 8)),
-    ElementType("f16", 2, "float", 10, -14),
-    ElementType("bf16", 2, "float", 7, -126),
-    ElementType("f32", 4, "float", 23, -126),
-    ElementType("f64", 8, "float", 52, -1022),
-]
-_ALIASES = {
-    "b8": "u8",
-    "b16": "u16",
-    "b32": "u32",
-    "b64": "u64",
-    "f16x2": "f16",
-    "bf16x2": "bf16",
-    "tf32": "f32",
-}
-ELEMENT_TYPES: dict[str, ElementType] = {known.name: known for known in _TYPES}
-ELEMENT_TYPES |= {alias: ELEMENT_TYPES[name] for alias, name in _ALIASES.items()}
-
-
-def element_type(name: str) -> ElementType:
-    """The element type of a PTX type's name without its dot, or of ``bytes``; raises
-    :class:`UnsupportedError`.
-    """
-    try:
-        return ELEMENT_TYPES[name]
-    except KeyError:
-        raise UnsupportedError(f"element type {name}", "comparison of buffers") from None
+Coordinates = Callable[[int], tuple[int, ...]]
+"""A byte of the allocation → the coordinates of the element there; empty where they are not known."""
 
 
 def compare(
     recorded: bytes,
     replayed: bytes,
-    type_name: str,
+    elements: Layout | str,
     *,
     base: int = 0,
     offset: int = 0,
@@ -93,33 +41,37 @@ def compare(
     name: str = "",
     known: bytes | None = None,
     first: int = FIRST_ELEMENTS,
+    coordinates: Coordinates | None = None,
 ) -> BufferComparison:
     """Compare two contents of ``[base + offset, base + offset + len(recorded))``.
 
     ``known`` has a byte a byte: where it is 0 the record does not know the byte and it is not compared (it
-    reads as zero on both sides). Elements lie on the grid of the allocation at ``base``; bytes of an
-    element outside the range read as zero too. Raises ValueError where the lengths differ.
+    reads as zero on both sides). Elements lie on the grid of the allocation at ``base`` that the layout has;
+    bytes of an element outside the range read as zero too. Raises ValueError where the lengths differ.
     """
     if len(recorded) != len(replayed) or (known is not None and len(known) != len(recorded)):
         raise ValueError("record, replay and mask must have the same length")
-    kind = element_type(type_name)
-    size = len(recorded)
-    start, stop = offset // kind.size, -(-(offset + size) // kind.size)
+    layout, size = layout_named(elements), len(recorded)
     nothing = BufferComparison(
         allocation=allocation,
         name=name,
         base=base,
         offset=offset,
         size=size,
-        element_type=kind.name,
+        element_type=str(layout),
         bytes_compared=size if known is None else size - known.count(0),
-        elements=stop - start if size else 0,
+        elements=_count(layout, offset, size),
         differing=0,
+        layout=layout,
     )
     if recorded == replayed:
         return nothing
-    left, right = _on_grid(recorded, replayed, known, kind, offset)
-    return _differences(nothing, left, right, kind, start, first)
+    recorded, replayed = masked(recorded, known), masked(replayed, known)
+    presence = (known or b"\1" * size) if known is not None or _ragged(layout, offset, size) else None
+    parts = [
+        _field(grid, recorded, replayed, presence, nothing, first, coordinates) for grid, _ in grids(layout)
+    ]
+    return _together(nothing, [part[0] for part in parts], [one for part in parts for one in part[1]], first)
 
 
 def combine(parts: Sequence[BufferComparison], *, first: int = FIRST_ELEMENTS) -> BufferComparison:
@@ -128,193 +80,131 @@ def combine(parts: Sequence[BufferComparison], *, first: int = FIRST_ELEMENTS) -
     if any((part.base, part.element_type) != (head.base, head.element_type) for part in parts):
         raise ValueError("only comparisons of one allocation and element type can be combined")
     offset = min(part.offset for part in parts)
-    elements = sorted(
-        (element for part in parts for element in part.first), key=lambda element: element.index
-    )
-    classes = {name: sum(part.classes.get(name, 0) for part in parts) for name in CLASSES}
-    return replace(
+    whole = replace(
         head,
         offset=offset,
         size=max(part.offset + part.size for part in parts) - offset,
         bytes_compared=sum(part.bytes_compared for part in parts),
         elements=sum(part.elements for part in parts),
-        differing=sum(part.differing for part in parts),
-        first=tuple(elements[:first]),
-        max_ulp=_largest(part.max_ulp for part in parts),
-        max_absolute=_largest(part.max_absolute for part in parts),
-        max_relative=_largest(part.max_relative for part in parts),
-        classes={name: count for name, count in classes.items() if count},
     )
+    metrics = [one for part in parts for one in part.metrics]
+    return _together(whole, metrics, [one for part in parts for one in part.first], first)
 
 
-def _largest(values: Any) -> Any:
-    return max((value for value in values if value is not None), default=None)
+def with_equal(comparison: BufferComparison, contents: Iterable[tuple[int, bytes]]) -> BufferComparison:
+    """A comparison that has also seen ``contents`` of its allocation, (offset, bytes) equal on both sides:
+    the elements that lie in them whole.
+    """
+    layout = comparison.layout
+    found = []
+    for start, data in contents:
+        skipped = (layout.phase - start) % layout.period
+        whole = data[skipped : skipped + (len(data) - skipped) // layout.period * layout.period]
+        for grid, _ in grids(layout) if whole else ():
+            bits = grid.take(whole, start + skipped)
+            found.append(metrics_of(bits, bits, grid.kind, offset=grid.offset))
+    return _together(comparison, [*comparison.metrics, *found], comparison.first, len(comparison.first))
 
 
-def _on_grid(
-    recorded: bytes, replayed: bytes, known: bytes | None, kind: ElementType, offset: int
-) -> tuple[Array, Array]:
-    """Both sides as arrays of bit patterns, padded to whole elements, unknown bytes zero."""
+def masked(data: bytes, known: bytes | None) -> bytes:
+    """Zeros where the mask has zeros."""
     import numpy as np
 
-    before = offset % kind.size
-    padding = (before, -(before + len(recorded)) % kind.size)
-    sides = []
-    for side in (recorded, replayed):
-        data = np.frombuffer(side, np.uint8)
-        if known is not None:
-            data = np.where(np.frombuffer(known, np.uint8) != 0, data, np.uint8(0))
-        if any(padding):
-            data = np.pad(data, padding)
-        sides.append(data.view(f"<u{kind.size}"))
-    return sides[0], sides[1]
+    if known is None:
+        return data
+    mask = np.frombuffer(known, np.uint8) != 0
+    return np.where(mask, np.frombuffer(data, np.uint8), np.uint8(0)).tobytes()
 
 
-def _differences(
-    nothing: BufferComparison, left: Array, right: Array, kind: ElementType, start: int, first: int
-) -> BufferComparison:
-    """Fill in what differs. Only differing elements are turned into numbers."""
-    import numpy as np
-
-    where = np.flatnonzero(left != right)
-    if not len(where):
-        return nothing
-    left_bits, right_bits = left[where], right[where]
-    measured = measure(left_bits, right_bits, kind)
-    elements = tuple(
-        Element(
-            index=start + int(where[i]),
-            address=nothing.base + (start + int(where[i])) * kind.size,
-            recorded=measured.left[i].item(),
-            replayed=measured.right[i].item(),
-            recorded_bits=int(left_bits[i]),
-            replayed_bits=int(right_bits[i]),
-            ulp=measured.ulp_of(i),
-        )
-        for i in range(min(first, len(where)))
-    )
-    return replace(
-        nothing,
-        differing=len(where),
-        first=elements,
-        max_ulp=measured.largest(measured.ulp),
-        max_absolute=measured.largest(measured.absolute),
-        max_relative=measured.largest(measured.relative),
-        classes=measured.classes,
-    )
+def _count(layout: Layout, offset: int, size: int) -> int:
+    """How many elements a range touches."""
+    if not size:
+        return 0
+    kind = element_type(layout.single)
+    if layout.homogeneous:
+        first, last = Grid(kind, layout.phase, layout.period).span(offset, offset + size)
+        return (last - first) // layout.period * kind.packed
+    return -(-size * len(layout.fields) // layout.period)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Differing elements as numbers; ``finite`` marks those where a distance has a meaning."""
-
-    left: Array
-    right: Array
-    finite: Array
-    absolute: Array
-    relative: Array
-    ulp: Array | None
-    classes: dict[str, int]
-
-    def ulp_of(self, index: int) -> float | None:
-        if self.ulp is None or not self.finite[index]:
-            return None
-        return float(self.ulp[index])
-
-    def largest(self, values: Array | None) -> Any:
-        if values is None or not self.finite.any():
-            return None
-        return values[self.finite].max().item()
+def _ragged(layout: Layout, offset: int, size: int) -> bool:
+    """Whether the range does not begin and end with whole periods."""
+    return bool((offset - layout.phase) % layout.period or (offset + size - layout.phase) % layout.period)
 
 
-def measure(left_bits: Array, right_bits: Array, kind: ElementType) -> Measured:
-    """How far elements that differ are from each other; the left side is the recorded one."""
-    return (_measure_floats if kind.kind == "float" else _measure_integers)(left_bits, right_bits, kind)
-
-
-def _measure_integers(left: Array, right: Array, kind: ElementType) -> Measured:
-    import numpy as np
-
-    if kind.kind == "signed":
-        left, right = left.view(f"<i{kind.size}"), right.view(f"<i{kind.size}")
-    # Two's complement: the difference of the larger and the smaller is right as an unsigned number, even
-    # where it does not fit the signed type.
-    wide = f"<{'i' if kind.kind == 'signed' else 'u'}8"
-    low, high = np.minimum(left, right).astype(wide), np.maximum(left, right).astype(wide)
-    absolute = high.view("<u8") - low.view("<u8")
-    magnitude = np.abs(left.astype(np.float64))
-    relative = np.where(magnitude > 0, absolute / np.where(magnitude > 0, magnitude, 1), 0)
-    return Measured(left, right, np.ones(len(left), bool), absolute, relative, None, {"value": len(left)})
-
-
-def _measure_floats(left_bits: Array, right_bits: Array, kind: ElementType) -> Measured:
-    import numpy as np
-
-    left, right = as_float64(left_bits, kind), as_float64(right_bits, kind)
-    finite = np.isfinite(left) & np.isfinite(right)
-    a, b = np.where(finite, left, 0), np.where(finite, right, 0)
-    with np.errstate(over="ignore"):
-        absolute = _capped(np.abs(a - b))
-        magnitude = np.where(a != 0, np.abs(a), 1)
-        relative = _capped(np.where(a != 0, absolute / magnitude, 0))
-    return Measured(left, right, finite, absolute, relative, _ulp(a, b, kind), _classes(left, right, kind))
-
-
-def _ulp(recorded: Array, replayed: Array, kind: ElementType) -> Array:
-    """|recorded - replayed| in units in the last place of ``recorded``; both finite.
-
-    Both are scaled by a power of two first, which is exact, so that the difference neither over- nor
-    underflows where its quotient does not.
+def _field(
+    grid: Grid,
+    recorded: bytes,
+    replayed: bytes,
+    presence: bytes | None,
+    of: BufferComparison,
+    first: int,
+    coordinates: Coordinates | None,
+) -> tuple[Metrics, list[Element]]:
+    """One field's metrics, and the first elements of it that differ. Where ``presence`` has zeros nothing was
+    compared.
     """
     import numpy as np
 
-    _, exponent = np.frexp(recorded)  # recorded = m * 2**exponent with 0.5 <= m < 1
-    exponent = np.where(recorded == 0, kind.min_exponent, np.maximum(exponent - 1, kind.min_exponent))
-    scale = kind.mantissa - exponent
-    half = scale // 2  # in two steps: 2**1074 is no float64
-    with np.errstate(over="ignore", invalid="ignore"):
-        a = np.ldexp(np.ldexp(recorded, half), scale - half)
-        b = np.ldexp(np.ldexp(replayed, half), scale - half)
-        return _capped(np.abs(a - b))
+    left, right = grid.take(recorded, of.offset), grid.take(replayed, of.offset)
+    where = np.flatnonzero(left != right)[:first]
+    elements = _elements(grid, left[where], right[where], where, of, coordinates)
+    if presence is not None:
+        there = grid.take(presence, of.offset) != 0
+        if grid.kind.packed > 1:  # the lower half of a byte stands for both
+            there = np.repeat(there[:: grid.kind.packed], grid.kind.packed)
+        left, right = left[there], right[there]
+    return metrics_of(left, right, grid.kind, offset=grid.offset), elements
 
 
-def _capped(values: Array) -> Array:
-    """Distances beyond float64 are given as its largest number, never as infinity."""
-    import numpy as np
+def _elements(
+    grid: Grid,
+    left: Array,
+    right: Array,
+    where: Array,
+    of: BufferComparison,
+    coordinates: Coordinates | None,
+) -> list[Element]:
+    if not len(where):
+        return []
+    measured = measure(left, right, grid.kind)
+    found = []
+    for i in range(len(where)):
+        number, at = grid.locate(of.offset, int(where[i]))
+        place = () if coordinates is None else coordinates(at)
+        found.append(
+            Element(
+                index=number,
+                address=of.base + at,
+                recorded=measured.left[i].item(),
+                replayed=measured.right[i].item(),
+                recorded_bits=int(left[i]),
+                replayed_bits=int(right[i]),
+                ulp=measured.ulp_of(i),
+                place=f"({', '.join(map(str, place))})" if place else "",
+                type=grid.kind.name,
+            )
+        )
+    return found
 
-    largest: Array = np.minimum(values, np.finfo(np.float64).max)
-    return largest
 
-
-def as_float64(bits: Array, kind: ElementType) -> Array:
-    """The numbers, exactly."""
-    import numpy as np
-
-    if kind.name == "bf16":
-        bits = bits.astype("<u4") << np.uint32(16)
-    numbers: Array = bits.view(f"<f{bits.dtype.itemsize}")
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        return numbers.astype(np.float64)
-
-
-def _classes(left: Array, right: Array, kind: ElementType) -> dict[str, int]:
-    """How many elements are of each of CLASSES; the first rule that applies holds."""
-    import numpy as np
-
-    smallest = 2.0**kind.min_exponent
-    subnormal = [(side != 0) & (np.abs(side) < smallest) for side in (left, right)]
-    nan = [np.isnan(side) for side in (left, right)]
-    infinite = [np.isinf(side) for side in (left, right)]
-    rules = {
-        "nan-payload": nan[0] & nan[1],
-        "nan": nan[0] | nan[1],
-        "infinity": infinite[0] | infinite[1],
-        "zero-sign": (left == 0) & (right == 0),
-        "flushed": (subnormal[0] & (right == 0)) | (subnormal[1] & (left == 0)),
-        "subnormal": subnormal[0] | subnormal[1],
-    }
-    names = [*rules, "value"]
-    chosen = np.select(list(rules.values()), list(range(len(rules))), default=len(rules))
-    counts = np.bincount(chosen, minlength=len(names))
-    found = dict(zip(names, counts.tolist(), strict=True))
-    return {name: found[name] for name in CLASSES if found[name]}
+def _together(
+    of: BufferComparison, metrics: Iterable[Metrics], elements: Iterable[Element], first: int
+) -> BufferComparison:
+    """A comparison with metrics of all its parts, one a field, and the first of its elements."""
+    by_field: dict[tuple[int, str], Metrics] = {}
+    for one in metrics:
+        key = (one.offset, one.element_type)
+        by_field[key] = one if key not in by_field else merged(by_field[key], one)
+    found = list(by_field.values())
+    classes = {name: sum(one.classes.get(name, 0) for one in found) for name in CLASSES}
+    return replace(
+        of,
+        differing=sum(one.differing for one in found),
+        first=tuple(sorted(elements, key=lambda one: one.address)[:first]),
+        max_ulp=largest(*(one.max_ulp for one in found)),
+        max_absolute=largest(*(one.max_absolute for one in found)),
+        max_relative=largest(*(one.max_relative for one in found)),
+        classes={name: count for name, count in classes.items() if count},
+        metrics=tuple(found),
+    )

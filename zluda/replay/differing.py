@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from zluda.diff.grid import Grid
+from zluda.diff.kinds import ElementType
 from zluda.diff.results import BufferComparison
-from zluda.diff.values import ElementType
 from zluda.records import dataclass
 from zluda.replay.judge import known_mask
 from zluda.replay.memory import LiveAllocation, ReplayMemory
@@ -27,14 +28,14 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """Those of one range [start, stop) of an allocation, in bytes of it.
+    """Those of one range [start, stop) of an allocation, in bytes of it, that lie on a grid.
 
     ``where`` are their numbers in the range, ``recorded`` and ``replayed`` their bits; ``whole`` says whether
     the record knows all of an element's bytes.
     """
 
     one: LiveAllocation
-    kind: ElementType
+    grid: Grid
     start: int
     stop: int
     where: Array
@@ -43,22 +44,24 @@ class Differing:
     whole: Array
 
 
-def differing(
-    memory: ReplayMemory, buffer: BufferComparison, call: int, kind: ElementType
-) -> Iterator[Differing]:
-    """The elements of a compared buffer that differ after ``call``, range by range."""
+def differing(memory: ReplayMemory, buffer: BufferComparison, call: int, grid: Grid) -> Iterator[Differing]:
+    """The elements of a compared buffer on a grid that differ after ``call``, range by range."""
     import numpy as np
 
     assert buffer.allocation is not None
     one = memory.live[buffer.allocation]
+    last_start = -1
     for first, last in one.differing.within(buffer.offset, buffer.offset + buffer.size):
-        start = first // kind.size * kind.size
-        stop = min(-(-last // kind.size) * kind.size, one.size)
-        left, right, known = (elements(side, kind) for side in both_sides(memory, one, call, start, stop))
+        start, stop = grid.span(first, last)
+        start, stop = max(start, last_start, 0), min(stop, one.size)
+        if start >= stop:
+            continue
+        last_start = stop
+        left, right, known = (grid.take(side, start) for side in both_sides(memory, one, call, start, stop))
         where = np.flatnonzero(left != right)
         if len(where):
             whole = known[where] == known.max()
-            yield Differing(one, kind, start, stop, where, left[where], right[where], whole)
+            yield Differing(one, grid, start, stop, where, left[where], right[where], whole)
 
 
 def both_sides(
@@ -73,9 +76,7 @@ def both_sides(
 
 def elements(data: bytes, kind: ElementType) -> Array:
     """Bytes as bit patterns of elements; the last may be cut off and is filled with zeros."""
-    import numpy as np
-
-    return np.frombuffer(data + bytes(-len(data) % kind.size), f"<u{kind.size}")
+    return Grid.of(kind).take(data, 0)
 
 
 def _masked(data: bytes, mask: bytes) -> bytes:

@@ -14,18 +14,20 @@ sum does, is seen at random. Seeds are fixed: the same trace has the same envelo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zluda.device.names import ENVELOPE
 from zluda.diff.envelope import Envelope, Placed, numbers_of, same_nan, same_number
+from zluda.diff.grid import Grid, grids
+from zluda.diff.kinds import ElementType, element_type
 from zluda.diff.results import BufferComparison
-from zluda.diff.values import ElementType, element_type
+from zluda.diff.types.layout import BYTES, UNKNOWN, Layout
 from zluda.errors import Error
 from zluda.records import dataclass
 from zluda.replay.address_plan import plan_addresses
-from zluda.replay.differing import Explained, differing, elements
+from zluda.replay.differing import Explained, differing
 from zluda.replay.handlers import launches
-from zluda.replay.judge import BYTES
 from zluda.replay.kernel_facts import KernelFacts
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.replay.playback import Record
@@ -50,7 +52,7 @@ class _Piece:
 
     one: LiveAllocation
     buffer: BufferComparison
-    kind: ElementType
+    grid: Grid
     start: int
     stop: int
     where: Array
@@ -58,14 +60,22 @@ class _Piece:
     envelope: Envelope
     whole: Array  # whether the record knows all of an element's bytes
 
+    @property
+    def kind(self) -> ElementType:
+        return self.grid.kind
+
     def place(self, i: int) -> str:
-        """An element's number in its allocation; of a word, where the allocation's elements are bytes."""
+        """An element's number in its allocation; of a word, where the allocation's elements are bytes; of a
+        structure, with the field.
+        """
         noun = f"{8 * self.kind.size}-bit word" if self.envelope.mixed else "element"
-        return f"{noun} {self.start // self.kind.size + int(self.where[i])} of {self.buffer.label}"
+        number, _ = self.grid.locate(self.start, int(self.where[i]))
+        field = f" ({self.kind.name} @{self.grid.offset})" if self.grid.period != self.kind.size else ""
+        return f"{noun} {number}{field} of {self.buffer.label}"
 
     def take(self, data: bytes) -> Array:
         """These elements of the range's contents."""
-        return elements(data, self.kind)[self.where]
+        return self.grid.take(data, self.start)[self.where]
 
 
 class Envelopes:
@@ -88,7 +98,7 @@ class Envelopes:
         ``memory`` is the replay's, after the launch; ``buffers`` are the comparisons of what it changed.
         """
         parted = [b for b in buffers if b.differing]
-        mixed = any(b.element_type == BYTES for b in parted)
+        mixed = any(b.layout == UNKNOWN for b in parted)
         records = self._facts.records(launch, memory) if mixed else {}
         pieces = [p for b in parted for p in _pieces(memory, b, launch.call, records)]
         if all(_same_nan(p).all() for p in pieces):
@@ -160,12 +170,23 @@ def _pieces(
 ) -> Iterator[_Piece]:
     """The elements of a buffer that differ, range by range."""
     assert buffer.allocation is not None
-    mixed = buffer.allocation in records and buffer.element_type == BYTES
-    kind = element_type(records[buffer.allocation] if mixed else buffer.element_type)
-    for part in differing(memory, buffer, call, kind):
-        envelope = Envelope(kind, part.recorded, mixed)
-        place = (part.one, buffer, kind, part.start, part.stop)
-        yield _Piece(*place, part.where, part.replayed, envelope, part.whole)
+    mixed = buffer.allocation in records and buffer.layout == UNKNOWN
+    for grid in [Grid.of(element_type(records[buffer.allocation]))] if mixed else _grids(buffer.layout):
+        for part in differing(memory, buffer, call, grid):
+            envelope = Envelope(grid.kind, part.recorded, mixed)
+            place = (part.one, buffer, grid, part.start, part.stop)
+            yield _Piece(*place, part.where, part.replayed, envelope, part.whole)
+
+
+def _grids(layout: Layout) -> Iterator[Grid]:
+    """Those of a layout's fields. What is less than a byte, or no number, has no near and far."""
+    for grid, _ in grids(layout):
+        measured = grid.kind.packed == 1 and grid.kind.numbers
+        yield grid if measured else replace(grid, kind=element_type(BYTES), columns=_bytes_of(grid))
+
+
+def _bytes_of(grid: Grid) -> tuple[int, ...]:
+    return tuple(range(grid.offset, grid.offset + grid.kind.size))
 
 
 def _same_nan(piece: _Piece) -> Array:

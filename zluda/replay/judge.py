@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from zluda.diff.results import BufferComparison, Element, LaunchResult, Verdict
-from zluda.diff.values import combine, compare, element_type
+from zluda.diff.types.layout import BYTES, UNKNOWN, Layout
+from zluda.diff.types.regions import BufferTypes, Region
+from zluda.diff.values import combine, compare, with_equal
 from zluda.records import dataclass
 from zluda.replay.intervals import IntervalSet
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.tracefile import PAGE_BYTES, Call
-
-BYTES = "bytes"
-"""The element type where nothing better is known, or needed."""
 
 UNCHANGED = "neither NVIDIA nor this device changed a byte that it reaches"
 """Of a launch that left memory as it was."""
@@ -26,8 +25,8 @@ UNCHANGED = "neither NVIDIA nor this device changed a byte that it reaches"
 WORD_BYTES = 8
 """What holds whole elements of every type."""
 
-TypeOf = Callable[[LiveAllocation], str]
-"""Element type of an allocation; only asked where bytes differ."""
+TypeOf = Callable[[LiveAllocation], BufferTypes]
+"""What an allocation holds; only asked where bytes differ."""
 
 NameOf = Callable[[LiveAllocation], str]
 """What a person calls an allocation: a variable's name, ``parameter 3``, or nothing."""
@@ -105,7 +104,7 @@ def compare_memory(
         for start, stop in _page_pieces(union):
             pieces.add(start, stop)
         if union:
-            compared.buffers.append(pieces.comparison(union, name_of(one)))
+            compared.buffers += pieces.comparisons(union, name_of(one))
     return compared
 
 
@@ -128,6 +127,7 @@ class _Pieces:
         self._type_of = type_of
         self._known = 0
         self._different: list[tuple[int, bytes, bytes, bytes | None]] = []
+        self._equal: list[tuple[int, int]] = []
 
     def add(self, start: int, stop: int) -> None:
         """Compare [start, stop), which lies in one page."""
@@ -139,7 +139,7 @@ class _Pieces:
         if left != right:
             before = memory.recorded(one, self._call - 1, start, size)
             old = self._replayed_before(start, size)
-            leftover, known = self._without_leftovers(before, old, left, right, known)
+            leftover, known = self._without_leftovers(start, before, old, left, right, known)
             self._compared.changed -= leftover
             differs = _note_writers(self._compared, before, old, left, right, known)
             if differs and self._compared.only_before:
@@ -150,6 +150,8 @@ class _Pieces:
                 memory.mark_differing(one, start, stop, self._call)
             if differs:
                 self._different.append((start, left, right, known))
+        else:
+            self._equal.append((start, stop))
         self._compared.changed += size
         self._known += size if known is None else known.count(1)
         if not one.differing:
@@ -163,52 +165,127 @@ class _Pieces:
         return None if contents is None else contents[offset : offset + size]
 
     def _without_leftovers(
-        self, before: bytes, old: bytes | None, recorded: bytes, replayed: bytes, known: bytes | None
+        self,
+        start: int,
+        before: bytes,
+        old: bytes | None,
+        recorded: bytes,
+        replayed: bytes,
+        known: bytes | None,
     ) -> tuple[int, bytes | None]:
         """As :func:`_without_leftovers`, by elements of the allocation."""
         if old is None:
             return 0, known
-        type_name = self._type_of(self._one)
-        size = WORD_BYTES if type_name == BYTES else element_type(type_name).size
+        region = self._type_of(self._one).at(start)
+        size = region.layout.period if region.layout.single != BYTES else WORD_BYTES
         return _without_leftovers(before, old, recorded, replayed, known, size)
 
-    def comparison(self, union: IntervalSet, name: str) -> BufferComparison:
-        """All pieces as one comparison of the range that they span."""
-        one = self._one
+    def comparisons(self, union: IntervalSet, name: str) -> Iterator[BufferComparison]:
+        """All pieces as one comparison of the range that they span; where some differ, one of each part of
+        the allocation that holds something else.
+        """
         self._compared.known += self._known
-        type_name = self._type_of(one) if self._different else BYTES
-        spans = list(union)
+        if not self._different:
+            yield self._whole(union, name)
+            return
+        types = self._type_of(self._one)
+        for region, spans in _by_region(types, union):
+            yield self._of_region(region, spans, name)
+
+    def _whole(self, union: IntervalSet, name: str) -> BufferComparison:
+        spans, one = list(union), self._one
         offset, end = spans[0][0], spans[-1][1]
+        nothing = compare(b"", b"", BYTES, base=one.record.base, offset=offset, allocation=one.id, name=name)
+        return replace(nothing, size=end - offset, bytes_compared=self._known, elements=union.size)
+
+    def _of_region(self, region: Region, spans: list[tuple[int, int]], name: str) -> BufferComparison:
+        """The part of the pieces that lies in ``spans``."""
+        one, first, last = self._one, spans[0][0], spans[-1][1]
+        name = one.record.name or region.label or name
+        place = {"base": one.record.base, "allocation": one.id, "name": name}
         parts = [
             compare(
-                left,
-                right,
-                type_name,
-                base=one.record.base,
-                offset=start,
-                allocation=one.id,
-                name=name,
-                known=known,
+                left[low:high],
+                right[low:high],
+                region.layout,
+                offset=start + low,
+                known=None if known is None else known[low:high],
+                coordinates=region.place,
+                **place,  # type: ignore[arg-type]
             )
-            for start, left, right, known in self._different
-        ] or [compare(b"", b"", type_name, base=one.record.base, offset=offset, allocation=one.id, name=name)]
+            for start, left, right, known in self._runs(region.layout)
+            for low, high in [(max(first - start, 0), min(last - start, len(left)))]
+            if low < high
+        ] or [compare(b"", b"", region.layout, offset=first, **place)]  # type: ignore[arg-type]
         combined = combine(parts)
+        if combined.differing:
+            combined = with_equal(combined, self._equal_contents(first, last))
+        known_bytes = sum(
+            stop - start - sum(right - left for left, right in one.known.missing(start, stop))
+            for start, stop in spans
+        )
         return replace(
             combined,
             first=_with_places(one, combined),
-            offset=offset,
-            size=end - offset,
-            bytes_compared=self._known,
-            elements=union.size // element_type(type_name).size,
+            offset=first,
+            size=last - first,
+            bytes_compared=known_bytes,
+            elements=_elements(region.layout, sum(stop - start for start, stop in spans)),
         )
+
+    def _runs(self, layout: Layout) -> Iterator[tuple[int, bytes, bytes, bytes | None]]:
+        """The pieces that differ. Where elements may lie across pages, pieces that meet are one, and reach to
+        the ends of their first and last elements.
+        """
+        if PAGE_BYTES % layout.period == 0 and layout.phase % layout.period == 0:
+            yield from self._different
+            return
+        one, memory = self._one, self._memory
+        starts = IntervalSet((start, start + len(left)) for start, left, _, _ in self._different)
+        for low, high in starts:
+            first = max((low - layout.phase) // layout.period * layout.period + layout.phase, 0)
+            last = min(-(-(high - layout.phase) // layout.period) * layout.period + layout.phase, one.size)
+            left = memory.recorded(one, self._call, first, last - first, as_left=True)
+            right = bytes(memory.read(one, first, last - first))
+            mask = bytearray(known_mask(one.known, first, last) or b"\1" * (last - first))
+            for start, piece, _, known in self._different:
+                if low <= start < high and known is not None:
+                    mask[start - first : start - first + len(piece)] = known
+            yield first, left, right, bytes(mask)
+
+    def _equal_contents(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """What the record holds where nothing differs: metrics are of all elements."""
+        one, memory = self._one, self._memory
+        for start, stop in self._equal:
+            for low, high in one.known.within(max(start, first), min(stop, last)):
+                yield low, memory.recorded(one, self._call, low, high - low, as_left=True)
+
+
+def _by_region(types: BufferTypes, union: IntervalSet) -> Iterator[tuple[Region, list[tuple[int, int]]]]:
+    """Each part of an allocation that a set of bytes touches, and where."""
+    found: list[tuple[Region, list[tuple[int, int]]]] = []
+    for span in union:
+        for start, stop, region in types.pieces(*span):
+            if found and found[-1][0] is region:
+                found[-1][1].append((start, stop))
+            else:
+                found.append((region, [(start, stop)]))
+    yield from found
+
+
+def _elements(layout: Layout, size: int) -> int:
+    """How many elements so many bytes are."""
+    if layout == UNKNOWN:
+        return size
+    return size * len(layout.fields) // layout.period
 
 
 def _with_places(one: LiveAllocation, part: BufferComparison) -> tuple[Element, ...]:
     """The first differing elements, in an array with their coordinates."""
     if one.array is None:
         return part.first
-    shape, size = one.array.shape, element_type(part.element_type).size
-    return tuple(replace(element, place=shape.place(element.index * size)) for element in part.first)
+    shape, base = one.array.shape, part.base
+    return tuple(replace(element, place=shape.place(element.address - base)) for element in part.first)
 
 
 def _without_leftovers(
@@ -291,16 +368,17 @@ def judge_copy(
         return result(Verdict.NOT_COMPARED, "the bytes it delivered were not captured")
     recorded = recorded[: len(replayed)]
     known = _joined([(known_mask(_comparable(one, *span), *span), span) for span in spans])
-    type_name = "bytes" if recorded == replayed else type_of(one)
+    region = Region(0, UNKNOWN) if recorded == replayed else type_of(one).at(spans[0][0])
     part = compare(
         recorded,
         replayed,
-        type_name,
+        region.layout,
         base=one.record.base,
         offset=spans[0][0] if len(spans) == 1 else 0,
         allocation=one.id,
         name=one.record.name,
         known=known,
+        coordinates=region.place if len(spans) == 1 else None,
     )
     if len(spans) > 1:
         part = _placed(one, part, spans)
@@ -319,16 +397,16 @@ def _placed(
     one: LiveAllocation, part: BufferComparison, spans: Sequence[tuple[int, int]]
 ) -> BufferComparison:
     """A comparison of delivered rows, its elements told by where they are in the allocation."""
-    size = element_type(part.element_type).size
     elements = []
     for element in part.first:
-        at = element.index * size
+        at = element.address - one.record.base
         for start, stop in spans:
             if at < stop - start:
                 break
             at -= stop - start
         offset = start + at
-        elements.append(replace(element, index=offset // size, address=one.record.base + offset))
+        index = (offset - part.layout.phase) // part.layout.period
+        elements.append(replace(element, index=index, address=one.record.base + offset))
     return replace(part, first=tuple(elements), offset=spans[0][0])
 
 

@@ -11,7 +11,7 @@ from zluda.tracefile import Launch, Trace
 
 if TYPE_CHECKING:
     from zluda.compiler.unit import Unit
-    from zluda.diff.element_type import TraceModules
+    from zluda.diff.types.launches import TraceModules
     from zluda.ptx import Module
 
 
@@ -44,19 +44,14 @@ class KernelFacts:
         return self._told(launch, self._varying, varying)
 
     def records(self, launch: Launch, memory: ReplayMemory) -> dict[int, str]:
-        """The floating type in allocations of floats and integers (``launch_records``)."""
-        from zluda.diff.element_type import launch_records
+        """The floating type in allocations of floats and integers (``KernelTypes.mixed``)."""
+        from zluda.diff.types.launches import KernelTypes
 
         module = self._module(launch)
         if module is None:
             return {}
-
-        def find(address: int) -> int | None:
-            found = memory.find(address)
-            return None if found is None else found.id
-
-        function = module.function(launch.kernel)
-        return launch_records(function, launch.parameters, find, memory.variables(launch.module))
+        kernel = KernelTypes.of(module.function(launch.kernel), module)
+        return kernel.mixed(launch.parameters, memory.find_place, memory.variables(launch.module))
 
     def _told(self, launch: Launch, known: _Known, ask: Callable[[Unit], list[str]]) -> list[str] | None:
         from zluda.compiler.unit import kernel_unit
@@ -73,7 +68,7 @@ class KernelFacts:
         return known[key]
 
     def _module(self, launch: Launch) -> Module | None:
-        from zluda.diff.element_type import TraceModules
+        from zluda.diff.types.launches import TraceModules
 
         if launch.module is None:
             return None

@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from zluda.diff.grid import layout_named
 from zluda.diff.results import CountsAs, LaunchResult, Verdict
+from zluda.diff.types.regions import EVERYTHING_UNKNOWN, BufferTypes
 from zluda.driver import RESULT_NAMES
 from zluda.errors import Error, UnsupportedError
 from zluda.replay.envelope import Envelopes
 from zluda.replay.handlers import launches
 from zluda.replay.handles import Unavailable
 from zluda.replay.intervals import IntervalSet
-from zluda.replay.judge import BYTES, Compared, compare_memory, judge_launch
+from zluda.replay.judge import Compared, compare_memory, judge_launch
 from zluda.replay.memory import LiveAllocation, Ranges
 from zluda.replay.noise import NoiseJudge
 from zluda.replay.playback import Record, why
@@ -26,7 +28,8 @@ from zluda.tracefile import Call, Launch, LeftOut, Selection
 from zluda.tracefile.reachability import NESTED_LIMIT
 
 if TYPE_CHECKING:
-    from zluda.diff.element_type import LaunchTypes
+    from zluda.diff.types.launches import LaunchTypes
+    from zluda.diff.types.override import Override
 
 STREAM_FAILED = re.compile(r"the stream failed, its memory was not looked at: CUresult (\d+)")
 """What the recorder notes of a launch after which its stream had failed (``trace/agent/capture.c``)."""
@@ -45,10 +48,13 @@ class LaunchPlayer:
         selection: Selection,
         envelopes: Envelopes,
         noise: NoiseJudge,
+        overrides: Sequence[Override] = (),
     ) -> None:
+        """``overrides`` are what the user said of buffers' types."""
         self._record, self._recovery, self._selection = record, recovery, selection
         self._envelopes, self._noise = envelopes, noise
         self._excused: tuple[int, Ranges] | None = None  # the call just judged so, and what it changed
+        self._overrides = overrides
         self._types: LaunchTypes | None = None
         self._last: dict[int, Launch] = {}  # allocation → the last launch that reached it
         self._deaths: Counter[str] = Counter()  # kernel → times it brought the runner down
@@ -121,12 +127,12 @@ class LaunchPlayer:
         """A launch that is not to be run: the record's memory after it takes its place."""
         return self._without(launch, self.reach(launch), why_not)
 
-    def type_of(self, one: LiveAllocation) -> str:
-        """Element type of an allocation, by the last launch that reached it."""
+    def type_of(self, one: LiveAllocation) -> BufferTypes:
+        """What an allocation holds, by the last launch that reached it."""
         launch = self._last.get(one.id)
         if one.array is not None:
-            return one.array.shape.element
-        return BYTES if launch is None else self._type(one, launch)
+            return _texels(one.array.shape.element)
+        return EVERYTHING_UNKNOWN if launch is None else self._type(one, launch)
 
     def reach(self, launch: Launch) -> list[LiveAllocation]:
         """What a launch reaches; noted as the last one that does."""
@@ -271,28 +277,26 @@ class LaunchPlayer:
                     return Unavailable(Verdict.GAP, f"memory holds texture or surface {handle:#x}; {here}")
         return None
 
-    def _type(self, one: LiveAllocation, launch: Launch) -> str:
+    def _type(self, one: LiveAllocation, launch: Launch) -> BufferTypes:
         """Only asked where something differs, so a replay that agrees never parses PTX on this side."""
         if one.array is not None:
-            return one.array.shape.element
-        variables = self._recovery.state.memory.variables(launch.module)
-        return self._launch_types().of(launch, self._find, variables).get(one.id, BYTES)
+            return _texels(one.array.shape.element)
+        memory = self._recovery.state.memory
+        variables = memory.variables(launch.module)
+        types = self._launch_types().of(launch, memory.find_place, variables)
+        return types.get(one.id, EVERYTHING_UNKNOWN)
 
     def _outputs(self, launch: Launch) -> set[int]:
         """Allocations that a launch writes and does not read: no inputs, whatever they held before."""
-        variables = self._recovery.state.memory.variables(launch.module)
-        return self._launch_types().outputs(launch, self._find, variables)
+        memory = self._recovery.state.memory
+        return self._launch_types().outputs(launch, memory.find_place, memory.variables(launch.module))
 
     def _launch_types(self) -> LaunchTypes:
-        from zluda.diff.element_type import LaunchTypes
+        from zluda.diff.types.launches import LaunchTypes
 
         if self._types is None:
-            self._types = LaunchTypes(self._record.trace)
+            self._types = LaunchTypes(self._record.trace, self._overrides)
         return self._types
-
-    def _find(self, address: int) -> int | None:
-        found = self._recovery.state.memory.find(address)
-        return None if found is None else found.id
 
     # --- a launch without a result of its own -----------------------------------------------------------
 
@@ -412,3 +416,8 @@ def _name(one: LiveAllocation, launch: Launch) -> str:
             if one.record.base <= address < one.record.end:
                 return f"parameter {index}"
     return ""
+
+
+def _texels(element: str) -> BufferTypes:
+    """Of a CUDA array, whose format says what its channels are."""
+    return BufferTypes.uniform(layout_named(element)) if element else EVERYTHING_UNKNOWN

@@ -142,6 +142,11 @@ class ReplayMemory:
         key = self._spans.find(address)
         return None if key is None else self.live[key]
 
+    def find_place(self, address: int) -> tuple[int, int] | None:
+        """(id, offset) of a recorded address in its live allocation."""
+        found = self.find(address)
+        return None if found is None else (found.id, address - found.record.base)
+
     def pointed_to(self, data: bytes) -> list[int]:
         """Ids of the live allocations that the words of ``data`` point into."""
         return self._spans.pointed_to(data)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from zluda.diff.grid import Grid
+from zluda.diff.kinds import ElementType, element_type
 from zluda.diff.noise import Bound, Differences, Seen, allowed, masked, outside, same_rows
 from zluda.diff.results import BufferComparison
-from zluda.diff.values import ElementType, element_type
+from zluda.diff.types.layout import BYTES, UNKNOWN
 from zluda.replay.differing import Explained, both_sides, differing, elements
-from zluda.replay.judge import BYTES
 from zluda.replay.kernel_facts import KernelFacts
 from zluda.replay.memory import LiveAllocation, ReplayMemory
 from zluda.tracefile import Launch, Noise, NoiseKind, Trace
@@ -92,7 +94,7 @@ class NoiseFloor:
         if not causes.within:
             return Explained(False, f"it varies on NVIDIA too, but {causes.reason}")
         count = 0
-        for buffer in buffers:
+        for buffer in whole_allocations(buffer for buffer in buffers if buffer.differing):
             if buffer.differing:
                 assert buffer.allocation is not None
                 noise = known.get(buffer.allocation)
@@ -116,7 +118,7 @@ class NoiseFloor:
         """What of a buffer is no noise, in words; empty where all is."""
         import numpy as np
 
-        type_name = buffer.element_type if noise is None else noise.element_type
+        type_name = single_type(buffer) if noise is None else noise.element_type
         bound, kind = bounds.get(type_name), element_type(type_name)
         if bound is None or (noise is None and not (sums and kind.kind == "float")):
             return f"{buffer.label} does not"
@@ -183,11 +185,11 @@ class NoiseLearner:
         earlier: Sequence[Launch],
     ) -> Explained | None:
         parted = [buffer for buffer in buffers if buffer.differing]
-        mixed = any(buffer.element_type == BYTES for buffer in parted)
+        mixed = any(buffer.layout == UNKNOWN for buffer in parted)
         records = self._facts.records(launch, memory) if mixed else {}
-        for buffer in parted:
+        for buffer in whole_allocations(parted):
             assert buffer.allocation is not None
-            self._saw(call, launch, buffer, memory, records.get(buffer.allocation, buffer.element_type))
+            self._saw(call, launch, buffer, memory, records.get(buffer.allocation, single_type(buffer)))
         causes = _causes(self._facts, launch, earlier)
         if causes.within and not earlier:
             self._varying.add((launch.module, launch.kernel))
@@ -220,6 +222,38 @@ class NoiseLearner:
         return [seen.noise(*key, runs) for key, seen in sorted(self._seen.items())]
 
 
+def single_type(buffer: BufferComparison) -> str:
+    """The type of a buffer's elements for what takes one only: ``bytes`` where it has fields, or elements off
+    the allocation's own grid, that hold less than a byte or are no numbers.
+    """
+    layout = buffer.layout
+    kind = element_type(layout.single)
+    plain = layout.phase % kind.size == 0 and kind.packed == 1 and kind.numbers
+    return kind.name if plain else BYTES
+
+
+def whole_allocations(buffers: Iterable[BufferComparison]) -> list[BufferComparison]:
+    """One comparison an allocation, in place of those of its parts; of several types, of bytes."""
+    found: dict[int | None, BufferComparison] = {}
+    for buffer in buffers:
+        other = found.get(buffer.allocation)
+        if other is None:
+            found[buffer.allocation] = buffer
+            continue
+        start = min(other.offset, buffer.offset)
+        size = max(other.offset + other.size, buffer.offset + buffer.size) - start
+        layout = buffer.layout if buffer.layout == other.layout else UNKNOWN
+        found[buffer.allocation] = replace(
+            other,
+            offset=start,
+            size=size,
+            layout=layout,
+            element_type=str(layout),
+            differing=other.differing + buffer.differing,
+        )
+    return list(found.values())
+
+
 def _adds_floats(causes: Explained) -> bool:
     return any(_FLOAT_SUM.search(name) for name in causes.reason.split(", "))
 
@@ -241,7 +275,7 @@ def _gathered(memory: ReplayMemory, buffer: BufferComparison, call: int, kind: E
     """The elements of a buffer that differ, with their numbers in the allocation."""
     import numpy as np
 
-    parts = list(differing(memory, buffer, call, kind))
+    parts = list(differing(memory, buffer, call, Grid.of(kind)))
     return Differences(
         kind,
         np.concatenate([part.start // kind.size + part.where for part in parts]),

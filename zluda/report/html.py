@@ -10,7 +10,7 @@ from typing import Any
 
 from zluda.diff.proof import Proof
 from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
-from zluda.diff.values import CLASSES
+from zluda.diff.metrics import CLASSES
 from zluda.errors import Error
 from zluda.report import recording, words
 from zluda.report.names import readable

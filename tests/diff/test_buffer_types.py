@@ -6,14 +6,10 @@ import struct
 
 import pytest
 
-from zluda.diff.element_type import (
-    BYTES,
-    Origin,
-    element_types,
-    launch_element_types,
-    launch_outputs,
-    written_only,
-)
+from zluda.diff.types.launches import Find, KernelTypes, launch_outputs
+from zluda.diff.types.layout import BYTES
+from zluda.diff.types.outputs import written_only
+from zluda.diff.types.places import Origin
 from zluda.ptx import Function, parse_module
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -37,8 +33,31 @@ def kernel(body: str, *, parameters: int = 2, before: str = "") -> Function:
 
 
 def types(body: str, **options: object) -> dict[str, str]:
-    found = element_types(kernel(body, **options))  # type: ignore[arg-type]
-    return {origin.name: element for origin, element in found.items()}
+    return {origin.name: element for origin, element in element_types(kernel(body, **options)).items()}  # type: ignore[arg-type]
+
+
+def element_types(function: Function) -> dict[Origin, str]:
+    """The one type of what each origin points to, or bytes."""
+    found = KernelTypes.of(function)
+    layouts = {origin: found.layout(origin) for origin in found.origins}
+    return {origin: layout.single for origin, layout in layouts.items() if layout is not None}
+
+
+def within(allocations: dict[int, str]) -> Find[str]:
+    """Finds allocations of 4 KiB."""
+
+    def find(address: int) -> tuple[str, int] | None:
+        base = address & ~0xFFF
+        return (allocations[base], address - base) if base in allocations else None
+
+    return find
+
+
+def launch_types(
+    function: Function, packed: bytes, find: Find[str], variables: dict[str, str]
+) -> dict[str, str]:
+    placed = KernelTypes.of(function).place(packed, find, variables)
+    return {key: types.single for key, types in placed.items()}
 
 
 def test_typed_loads_and_stores_through_address_arithmetic() -> None:
@@ -113,7 +132,7 @@ def test_a_copy_through_integers_does_not_hide_floats() -> None:
         ("red.global.add.f32 [%rd0], %f1;", "f32"),
         ("st.global.u32 [%rd0], 0;", "u32"),
         ("ld.global.v2.f64 {%fd1, %fd2}, [%rd0];", "f64"),
-        ("ld.global.b16 %rs1, [%rd0]; cvt.rn.f16x2.e4m3x2 %r1, %rs1;", "u16"),
+        ("ld.global.b16 %rs1, [%rd0]; cvt.rn.f16x2.e4m3x2 %r1, %rs1;", "e4m3"),
         ("wmma.load.c.sync.aligned.row.m8n8k4.f64 {%fd1, %fd2}, [%rd0];", "f64"),
         ("wmma.store.d.sync.aligned.row.m8n8k32.s32 [%rd0], {%r1, %r2};", "s32"),
         ("wmma.load.a.sync.aligned.row.m8n8k32.s4 {%r1}, [%rd0];", BYTES),
@@ -193,7 +212,7 @@ def test_a_launch_maps_types_to_allocations() -> None:
     function = kernel(body, before=before)
     allocations = {0x1000: "x", 0x2000: "y"}
     packed = struct.pack("<QQ", 0x1000, 0x2000)
-    assert launch_element_types(function, packed, allocations.get, {"counter": "c"}) == {
+    assert launch_types(function, packed, within(allocations), {"counter": "c"}) == {
         "x": "f32",
         "y": "f64",
         "c": "u32",
@@ -203,7 +222,7 @@ def test_a_launch_maps_types_to_allocations() -> None:
 def test_two_parameters_into_one_allocation_must_agree() -> None:
     function = kernel("ld.global.f32 %f1, [%rd0]; st.global.f64 [%rd1], %fd1;")
     packed = struct.pack("<QQ", 0x1000, 0x1040)
-    assert launch_element_types(function, packed, lambda address: "pool", {}) == {"pool": BYTES}
+    assert launch_types(function, packed, within({0x1000: "pool"}), {}) == {"pool": BYTES}
 
 
 def outputs(body: str, **options: object) -> set[str]:
@@ -232,5 +251,5 @@ def test_an_allocation_is_an_output_only_if_no_parameter_reads_it() -> None:
     function = kernel("ld.global.f32 %f1, [%rd0]; st.global.f32 [%rd1], %f1;")
     apart, same = struct.pack("<QQ", 0x1000, 0x2000), struct.pack("<QQ", 0x2000, 0x2000)
     allocations = {0x1000: "x", 0x2000: "y"}
-    assert launch_outputs(function, apart, allocations.get, {}) == {"y"}
-    assert launch_outputs(function, same, allocations.get, {}) == set()
+    assert launch_outputs(KernelTypes.of(function), apart, within(allocations), {}) == {"y"}
+    assert launch_outputs(KernelTypes.of(function), same, within(allocations), {}) == set()
