@@ -24,7 +24,9 @@ sys.path.insert(0, "tests/trace")
 from ring_producer import Producer, launch_loop
 calls = int(sys.argv[2])
 producer = Producer.create(Path(sys.argv[1]), ring_bytes=4096 + 400 * (calls + 100))
-launch_loop(producer, calls - 2)
+producer.clock = 40 * 86_400 * 10**9  # a machine that was started 40 days ago: times of 8 bytes
+producer.set_word("THREAD", 1234567)
+launch_loop(producer, calls - 2, stream=int(sys.argv[3]))
 """
 _DRAIN = """
 import sys, time
@@ -53,7 +55,7 @@ print(counts.calls, len(page))
 """
 
 
-def python(program: str, *arguments: str | Path) -> list[float]:
+def python(program: str, *arguments: str | Path | int) -> list[float]:
     """The numbers that a program prints, run in a process of its own."""
     line = [sys.executable, "-c", program, *map(str, arguments)]
     root = Path(__file__).parent.parent
@@ -65,19 +67,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what a long recording takes")
     parser.add_argument("--calls", type=int, default=1_000_000)
     options = parser.parse_args()
+    for name, stream in (("the default stream", 0), ("a stream of its own", 0x55D0_1234_5678)):
+        print(f"launches on {name}")
+        measure(options.calls, stream)
+
+
+def measure(calls: int, stream: int) -> None:
+    """Print what a recording of so many launches takes."""
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace.bin"
         rings = Path(f"{directory}/rings")
-        python(_MAKE, rings, options.calls)
+        python(_MAKE, rings, calls, stream)
         own, resident = python(_DRAIN, rings, trace)
         size = trace.stat().st_size
         python(_OPEN, trace)  # the file and the code are in the system's cache
         start = time.perf_counter()
-        calls, listed = python(_OPEN, trace)
+        counted, listed = python(_OPEN, trace)
         seconds = time.perf_counter() - start
-    print(f"{calls:,.0f} calls: {size / calls:.1f} bytes a call on disk (aim: at most 120)")
-    print(f"the process that writes them: {own:.0f} MiB of its own, {resident:.0f} MiB with its rings")
-    print(f"opened, counted, first {listed:.0f} listed: {seconds:.2f} s, Python's start included (aim: 1)")
+    print(f"  {counted:,.0f} calls: {size / counted:.1f} bytes a call on disk (aim: at most 120)")
+    print(f"  the process that writes them: {own:.0f} MiB of its own, {resident:.0f} MiB with its rings")
+    print(f"  opened, counted, first {listed:.0f} listed: {seconds:.2f} s, Python's start included (aim: 1)")
 
 
 if __name__ == "__main__":

@@ -161,8 +161,8 @@ def launch(
     return number
 
 
-def launch_loop(producer: Producer, count: int) -> None:
+def launch_loop(producer: Producer, count: int, *, stream: int = 0) -> None:
     """``count`` launches of one kernel, as a launch-bound application makes them."""
     load_kernel(producer)
     for index in range(count):
-        launch(producer, struct.pack("<QI", 0x7F0000000000, index))
+        launch(producer, struct.pack("<QI", 0x7F0000000000, index), stream=stream)

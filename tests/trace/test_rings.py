@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import shutil
+import sqlite3
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -163,6 +164,38 @@ def test_many_launches_take_the_short_way_and_say_the_same(trace: Path, producer
         assert [struct.unpack("<QI", one.parameters)[1] for one in launches] == list(range(2000))
         assert {(one.kernel, one.block) for one in launches} == {("kernel", (32, 1, 1))}
         assert all(call.result == 0 for call in opened.iter_calls())
+
+
+def test_the_short_way_keeps_of_a_calls_arguments_what_the_long_one_does(
+    trace: Path, producer: Producer
+) -> None:
+    """The first launch of a kernel goes the long way, as does a batch in which handles are given out."""
+    stream, words = 0x55D012345678, [0x20, 1, 2, 3, 32, 1, 1, 48, 0x55D012345678, 0x7FFD00001234, 0x6000]
+    load_kernel(producer)
+    for _ in range(3):
+        producer.leave(producer.enter("cuLaunchKernel", words))
+    drained(trace, producer)
+    with sqlite3.connect(trace) as connection:
+        kept = connection.execute("SELECT arguments FROM call WHERE sequence >= 2").fetchall()
+    assert len(set(kept)) == 1 and len(kept) == 3 and len(kept[0][0]) < 35
+    with open_trace(trace) as opened:
+        arguments = opened.call(4).arguments
+        assert list(arguments.values()) == [*words[:9], 0, 0x6000] and arguments["hStream"] == stream
+
+
+def test_a_launch_of_kernel_ex_is_kept_without_its_zeros(trace: Path, producer: Producer) -> None:
+    load_kernel(producer)
+    config = struct.pack("<8IQQI4x", 4, 1, 1, 128, 1, 1, 0, 0, 0x55D012345678, 0, 0)
+    number = producer.enter("cuLaunchKernelEx", [0x7FFD0000, 0x20, 0x7FFD0100, 0], config + bytes(12))
+    producer.leave(number)
+    drained(trace, producer)
+    with sqlite3.connect(trace) as connection:
+        (kept,) = connection.execute("SELECT arguments FROM call WHERE sequence = ?", (number,)).fetchone()
+    assert len(kept) < 32
+    with open_trace(trace) as opened:
+        call = opened.call(number)
+        assert call.pointees["config"] == config
+        assert call.arguments == {"config": 0x7FFD0000, "f": 0x20, "kernelParams": 0, "extra": 0}
 
 
 def test_launches_of_several_shapes_and_failed_ones_in_a_loop(trace: Path, producer: Producer) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zluda
+from zluda.errors import TraceError
 from zluda.tracefile import (
     AllocationKind,
     Direction,
@@ -20,7 +21,8 @@ from zluda.tracefile import (
     TraceWriter,
     open_trace,
 )
-from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.arguments import ArgumentLayout, expand, squeeze
+from zluda.tracefile.schema import SQUEEZED
 
 ALLOC = [
     Parameter("dptr", "CUdeviceptr *", Direction.OUT, 8),
@@ -336,3 +338,43 @@ def test_arguments_cut_short_lose_only_what_is_missing() -> None:
     assert layout.decode(blob[:16], 0) == ({"dptr": 1, "bytesize": 2}, {}, {})
     with pytest.raises(ValueError, match="12 bytes of arguments"):
         layout.decode(blob[:12], 0)
+
+
+@given(st.lists(st.sampled_from([b"\0", b"\0\0\0\0\0\0", b"\1", b"\xff", b"7"]), max_size=40).map(b"".join))
+def test_squeezed_arguments_come_back_and_are_never_longer(arguments: bytes) -> None:
+    squeezed = squeeze(arguments)
+    assert len(squeezed) <= len(arguments)
+    assert squeezed == arguments or expand(squeezed, len(arguments)) == arguments
+    if arguments.count(0) > len(arguments) / 2 + 1:
+        assert len(squeezed) < len(arguments)
+
+
+@pytest.mark.parametrize(
+    ("blob", "size"),
+    [
+        (b"\x01", 16),  # shorter than its bitmap
+        (b"\x03\x00\x07", 16),  # a byte too few
+        (b"\x01\x00\x07\x07", 16),  # one too many
+        (b"\x00\x80\x07", 15),  # a byte behind the end
+        (b"\x01\x07", 1 << 50),  # a size that nobody has memory for
+    ],
+)
+def test_what_is_no_squeezed_arguments_is_refused(blob: bytes, size: int) -> None:
+    with pytest.raises(ValueError, match="do not stand for"):
+        expand(blob, size)
+
+
+def test_arguments_are_squeezed_only_where_a_trace_says_so(tmp_path: Path) -> None:
+    layout = ArgumentLayout(ALLOC)
+    squeezed = squeeze(layout.encode([8, 64], after={"dptr": b"\x10"}))
+    for name, meta in (("new", {"requires": [SQUEEZED]}), ("old", {})):
+        with TraceWriter.create(tmp_path / name, meta) as writer:
+            allocate = writer.signature("cuMemAlloc_v2", ALLOC)
+            writer.add_calls([(0, 1, None, allocate, 0, 1, 0, squeezed)])
+    with open_trace(tmp_path / "new") as trace:
+        assert (trace.call(0).arguments, trace.call(0).pointees) == (
+            {"dptr": 8, "bytesize": 64},
+            {"dptr": 16},
+        )
+    with open_trace(tmp_path / "old") as trace, pytest.raises(TraceError, match="bytes of arguments"):
+        trace.call(0)

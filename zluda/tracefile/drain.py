@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from zluda.records import dataclass
 from zluda.tracefile import ring
+from zluda.tracefile.arguments import squeeze
 from zluda.tracefile.completed_call import Completed, Data
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
@@ -27,6 +28,7 @@ from zluda.tracefile.gpu_times import Moment
 from zluda.tracefile.recorded_memory import ENDS
 from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
+from zluda.tracefile.schema import SQUEEZED
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
@@ -60,6 +62,14 @@ class _Signature:
     inputs: int  # bytes of `in` pieces in ENTER
     plain: bool  # no pieces and nothing that follows from the call
     life: str  # the special kind, of calls that begin and end allocations
+    size: int  # bytes of words and pieces
+    unkept: int  # where the word is that is an address of no use to a trace, kernelParams; 0: there is none
+
+    def kept(self, arguments: bytes) -> bytes:
+        """What the trace has of a call's arguments."""
+        if self.unkept:
+            arguments = arguments[: self.unkept] + bytes(8) + arguments[self.unkept + 8 :]
+        return squeeze(arguments.ljust(self.size, b"\0"))
 
 
 @dataclass(slots=True)
@@ -104,6 +114,7 @@ class Drain:
         options = directory / OPTIONS_FILE
         self.options: dict[str, Any] = json.loads(options.read_text()) if options.exists() else {}
         writer.redacts = bool(self.options.get("redact"))
+        writer.set_meta({"requires": [SQUEEZED]})
         self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
         self.devices: list[dict[str, Any]] = []
         self.libraries: list[dict[str, Any]] = []
@@ -219,6 +230,7 @@ class Drain:
             completed = self._completed(call, sequence, flags, body)
             arguments = completed.arguments
             self.effects.completed(completed)
+        arguments = signature.kept(arguments)
         if call.written:
             self._finished.append((sequence, end_ns, result, arguments))
         else:
@@ -321,6 +333,8 @@ class Drain:
             inputs=sum(size for size, before, _ in pieces if before),
             plain=not (has_pieces or variable or gap or row.get("special") or row.get("made")),
             life=row["special"] if row.get("special") in ENDS else "",
+            size=8 * len(parameters) + sum(size * (before + after) for size, before, after in pieces),
+            unkept=next((8 * i for i, p in enumerate(parameters) if p.name == "kernelParams"), 0),
         )
         self._signatures[index] = signature
         self._signature_ids[index] = signature.id
@@ -337,6 +351,7 @@ class Drain:
             arguments = call.body[: signature.words]
             if not signature.plain:
                 arguments, _ = _assemble(signature, call.body, b"")
+            arguments = signature.kept(arguments)
             self._rows.append(
                 (sequence, call.thread, call.parent, signature.id, call.start_ns, None, None, arguments)
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zluda.records import dataclass
 from zluda.tracefile import ring
+from zluda.tracefile.arguments import squeeze
 from zluda.tracefile.ring_reader import Batch
 from zluda.tracefile.writer import CallRow, LaunchRow
 
@@ -27,6 +28,7 @@ shape.
 """
 _WORDS_BYTES = 88
 _STREAM_AT = 64
+_PARAMETERS_AT = 72
 _BODY = ring.RECORD_HEADER_BYTES
 
 # Calls after which a handle may mean another kernel.
@@ -131,7 +133,7 @@ class FastLaunches:
 
         entered, left, data = batch.rows[first], batch.rows[first + 1], batch.data
         begins = starts[first] * ring.SLOT_BYTES + _BODY
-        bodies, packed = begins.tolist(), (begins + _WORDS_BYTES).tolist()
+        packed = (begins + _WORDS_BYTES).tolist()
         ends = (begins + entered["length"]).tolist()
         stream_at = _BODY + _STREAM_AT
         stream = slots[starts[first], stream_at : stream_at + 8].copy().view("<i8")[:, 0].tolist()
@@ -145,7 +147,7 @@ class FastLaunches:
             entered["time"].tolist(),
             left["time"].tolist(),
             repeat(0),
-            [data[at:end] for at, end in zip(bodies, packed, strict=True)],
+            _arguments(slots, starts[first]),
         )
         launches = zip(
             sequence,
@@ -156,6 +158,20 @@ class FastLaunches:
             captured[left["function"] & 0xFF].tolist(),
         )
         return Rows(list(calls), list(launches))
+
+
+def _arguments(slots: NDArray[np.uint8], starts: NDArray[np.int64]) -> list[bytes]:
+    """What is kept of each launch's argument words: all but ``kernelParams``, squeezed. That is an address in
+    the program, of what `launch.parameters` has; without it launches of a kernel differ little.
+    """
+    words = slots[starts, _BODY : _BODY + _WORDS_BYTES]
+    words[:, _PARAMETERS_AT : _PARAMETERS_AT + 8] = 0
+    data, squeezed = words.tobytes(), dict[bytes, bytes]()
+    keys = [data[at : at + _WORDS_BYTES] for at in range(0, len(data), _WORDS_BYTES)]
+    for key in keys:
+        if key not in squeezed:
+            squeezed[key] = squeeze(key)
+    return [squeezed[key] for key in keys]
 
 
 def _parents(extra: NDArray[np.uint64]) -> Iterable[int | None]:

@@ -431,7 +431,10 @@ class Trace:
 
     @cached_property
     def _layouts(self) -> dict[int, ArgumentLayout]:
-        return {key: ArgumentLayout(signature.parameters) for key, signature in self.signatures.items()}
+        squeezed = schema.SQUEEZED in self.meta.get("requires", ())
+        return {
+            key: ArgumentLayout(one.parameters, squeezed=squeezed) for key, one in self.signatures.items()
+        }
 
     @cached_property
     def _shapes(self) -> dict[int, Shape]:

@@ -17,7 +17,10 @@ APPLICATION_ID = 0x7A4C5544  # "zLUD"
 USER_VERSION = 1
 """The version that is written; every version from 1 to it is read (docs/trace-format.md, "The promise")."""
 
-KNOWN_REQUIREMENTS: frozenset[str] = frozenset()
+SQUEEZED = "squeezed arguments"
+"""The arguments of calls may be without their zero bytes (``arguments.py``)."""
+
+KNOWN_REQUIREMENTS = frozenset({SQUEEZED})
 """What `meta` may have under ``requires``: additions without which a trace would be misread."""
 
 SQLITE_PAGE_BYTES = 8192
