@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zluda.errors import Error
+from zluda.trace.hold import release
 from zluda.trace.own_process import command_line
 
 
@@ -40,8 +41,7 @@ class Application:
             self._end()
             raise Error(held["error"] if held else f"{command[0]}: could not be started")
         self.pid: int = held["pid"]
-        self._entry: int = held["entry"]
-        self._original = bytes.fromhex(held["original"])
+        self._gate: int = held["gate"]
 
     def _next(self) -> dict[str, Any] | None:
         line = self._told.readline()
@@ -53,9 +53,7 @@ class Application:
 
     def release(self) -> None:
         """Let the application run."""
-        with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(self._entry)
-            memory.write(self._original[:2])
+        release(self.pid, self._gate)
 
     def wait(self) -> int:
         """Its exit status, 128 + N where signal N ended it. Raises Error where nobody knows it any more."""

@@ -1,9 +1,10 @@
-"""Starting the application and holding it at its first instruction, so that the agent can get in.
+"""Holding a program at its first instruction, so that the agent can get in.
 
-Done by the process that is the application's parent (parent.py): its exit status is that process's to wait
-for, and what `exec` refuses is an ordinary error. It is traced until the dynamic linker has finished and its
-entry point is reached; there a jump-to-itself takes the place of the first two bytes and tracing ends, so
-that Frida can attach. Writing the two bytes back lets it go.
+A program that is recorded is started by the process that is its parent (parent.py): its exit status is that
+process's to wait for, and what `exec` refuses is an ordinary error. It is traced until the dynamic linker has
+finished and its entry point is reached. There it is sent to a page of its own that we had it map: a loop that
+sleeps until a byte is written, and then goes to the entry point. Then tracing ends, so that Frida can attach.
+(A loop that does not sleep would take a processor from the agent, which Frida gives five seconds to get in.)
 """
 
 from __future__ import annotations
@@ -15,21 +16,42 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from zluda.errors import Error
+from zluda.trace import ptrace
+from zluda.trace.ptrace import NOT_PERMITTED, Registers, libc, peek, poke
 
-_PTRACE_TRACEME, _PTRACE_PEEKTEXT, _PTRACE_POKETEXT, _PTRACE_POKEUSER = 0, 1, 4, 6
-_PTRACE_CONT, _PTRACE_DETACH = 7, 17
+_WALL = 0x40000000
 _PR_SET_PDEATHSIG = 1
-_RIP = 16 * 8  # offset of the instruction pointer in `struct user`
 _AT_NULL, _AT_ENTRY = 0, 9
-_JUMP_TO_SELF = b"\xeb\xfe"
 _BREAKPOINT = b"\xcc"
+_SYSCALL = b"\x0f\x05"
+_SYS_MMAP = 9
+_PAGE = 4096
+_PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS = 5, 0x22
+
+# What a held program does: nanosleep for a millisecond at a time until a byte is written; some two minutes
+# if nobody writes it, for then the session is gone. rbx, rdi and rsi hold nothing at an entry point (System
+# V ABI, "Process Initialization").
+_SLICES = 120_000
+_WAITING = bytes.fromhex(
+    f"bb {_SLICES.to_bytes(4, 'little').hex()}"  # mov $SLICES, %ebx
+    "b8 23000000"  # 1: mov $SYS_nanosleep, %eax
+    "48 8d 3d 1f000000"  # lea 3f(%rip), %rdi
+    "31 f6"  # xor %esi, %esi
+    "0f 05"  # syscall
+    "80 3d 24000000 00"  # cmpb $0, 4f(%rip)
+    "75 04"  # jne 2f
+    "ff cb"  # dec %ebx
+    "75 e3"  # jne 1b
+    "ff 25 00000000"  # 2: jmp *(%rip)
+)
+_SLICE = struct.Struct("<QqqB")  # the entry point; 3: seconds, nanoseconds; 4: the byte
 
 
 class HeldProcess:
-    """A child process that waits at its entry point until ``original``'s first two bytes are put back."""
+    """A child process that waits at its entry point for :func:`release` at ``gate``."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Start ``command``. Raises :class:`zluda.Error` in one line where that cannot be done."""
@@ -45,26 +67,18 @@ class HeldProcess:
         except OSError as error:
             raise Error(f"{self.command[0]}: {error.strerror}") from None
         except subprocess.SubprocessError:
-            raise Error(_NOT_PERMITTED) from None
+            raise Error(NOT_PERMITTED) from None
         self.pid = self._process.pid
         try:
-            self.entry, self.original = self._hold()
+            self.gate = self._hold()
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
 
-    def _hold(self) -> tuple[int, bytes]:
+    def _hold(self) -> int:
         self._wait_for(signal.SIGTRAP)
-        entry = _entry_point(self.pid)
-        original = _peek(self.pid, entry)
-        _poke(self.pid, entry, _BREAKPOINT + original[1:])
-        _ptrace(_PTRACE_CONT, self.pid, 0, 0)
-        self._wait_for(signal.SIGTRAP)
-        _ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
-        _poke(self.pid, entry, _JUMP_TO_SELF + original[2:])
-        _ptrace(_PTRACE_DETACH, self.pid, 0, 0)
-        return entry, original
+        return _hold_at_entry(self.pid, self._wait_for)
 
     def _wait_for(self, wanted: signal.Signals) -> None:
         """Until the child stops with ``wanted``; other signals are passed on to it."""
@@ -74,7 +88,7 @@ class HeldProcess:
                 raise Error(f"{self.command[0]}: ended before its first instruction")
             if os.WSTOPSIG(status) == wanted:
                 return
-            _ptrace(_PTRACE_CONT, self.pid, 0, os.WSTOPSIG(status))
+            ptrace.request(ptrace.CONT, self.pid, 0, os.WSTOPSIG(status))
 
     def wait(self) -> int:
         """Its exit status, 128 + N where signal N ended it."""
@@ -83,23 +97,82 @@ class HeldProcess:
         return 128 - status if status < 0 else status
 
 
-_NOT_PERMITTED = (
-    "ptrace is not permitted here, so programs cannot be recorded; in a container add --cap-add=SYS_PTRACE, "
-    "else set /proc/sys/kernel/yama/ptrace_scope to 1 or 0"
-)
+class Seized:
+    """A process that runs, traced from now on by the calling thread, which alone may use this."""
+
+    def __init__(self, pid: int) -> None:
+        """Raises :class:`zluda.Error` where it may not be traced."""
+        self.pid, self.ended = pid, False
+        self._gate: int | None = None
+        ptrace.request(ptrace.SEIZE, pid, 0, ptrace.O_TRACEEXEC)
+
+    def became_another(self, *, wait: bool) -> bool:
+        """Whether it has become another program, and is stopped before its loader's first instruction."""
+        while not self.ended:
+            pid, status = os.waitpid(self.pid, _WALL | (0 if wait else os.WNOHANG))
+            if pid == 0:
+                return False
+            if os.WIFSTOPPED(status) and status >> 16 == ptrace.EVENT_EXEC:
+                return True
+            self._go_on(status)
+        return False
+
+    def hold_at_entry(self) -> None:
+        """From there to its entry point, where it waits for :meth:`release`, traced no longer."""
+        self._gate = _hold_at_entry(self.pid, self._wait_for_trap)
+
+    def release(self) -> None:
+        """Let it run."""
+        if self._gate is not None:
+            release(self.pid, self._gate)
+        elif not self.ended:
+            ptrace.request(ptrace.DETACH, self.pid, 0, 0)
+
+    def let_go(self) -> None:
+        """Stop tracing it while it runs."""
+        ptrace.request(ptrace.INTERRUPT, self.pid, 0, 0)
+        while not self.ended:
+            _, status = os.waitpid(self.pid, _WALL)
+            if os.WIFSTOPPED(status) and status >> 16 == ptrace.EVENT_STOP:
+                ptrace.request(ptrace.DETACH, self.pid, 0, 0)
+                return
+            self._go_on(status)
+
+    def _wait_for_trap(self, wanted: signal.Signals) -> None:
+        while not self.ended:
+            _, status = os.waitpid(self.pid, _WALL)
+            if os.WIFSTOPPED(status) and status >> 8 == wanted:
+                return
+            self._go_on(status)
+        raise Error("it ended before its first instruction")
+
+    def _go_on(self, status: int) -> None:
+        """After a stop that is not ours, as it would without us (ptrace(2), "Group-stop")."""
+        if not os.WIFSTOPPED(status):
+            self.ended = True
+        elif status >> 16 == 0:
+            ptrace.request(ptrace.CONT, self.pid, 0, os.WSTOPSIG(status))
+        elif os.WSTOPSIG(status) == signal.SIGTRAP:
+            ptrace.request(ptrace.CONT, self.pid, 0, 0)
+        else:
+            ptrace.request(ptrace.LISTEN, self.pid, 0, 0)
+
+
+def release(pid: int, gate: int) -> None:
+    """Let a process run that waits at ``gate``. Raises :class:`OSError` where it has ended."""
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(gate)
+        memory.write(b"\1")
+
 
 _FRIDAS_SECONDS = 2.0
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.ptrace.restype = ctypes.c_long
-_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 
 def _wait_for_end(pid: int) -> None:
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:  # a kernel, or a sandbox, without it
-        while _state(pid) not in "ZX":
+        while process_state(pid) not in "ZX":
             time.sleep(0.01)
         return
     try:
@@ -127,7 +200,7 @@ def _status(process: subprocess.Popen[bytes]) -> int:
     return os.waitstatus_to_exitcode(code)
 
 
-def _state(pid: int) -> str:
+def process_state(pid: int) -> str:
     """The process's state letter (`proc(5)`); X where it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -141,27 +214,51 @@ def _trace_me() -> None:
 
     The agent takes the second back when the program starts, for then it is to outlive us.
     """
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if _libc.ptrace(_PTRACE_TRACEME, 0, None, None) != 0:
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if libc.ptrace(ptrace.TRACEME, 0, None, None) != 0:
         raise PermissionError
 
 
-def _ptrace(request: int, pid: int, address: int, data: int) -> int:
-    ctypes.set_errno(0)
-    result = int(_libc.ptrace(request, pid, address, data))
-    error = ctypes.get_errno()
-    if result == -1 and error:
-        raise Error(f"{_NOT_PERMITTED} ({os.strerror(error)})")
-    return result
+def _hold_at_entry(pid: int, wait_for: Callable[[signal.Signals], None]) -> int:
+    """Have a traced process that is stopped before its entry point wait there, and trace it no longer.
+
+    ``wait_for`` returns when it is stopped by a signal. Returns the address of the byte for :func:`release`.
+    """
+    entry = _entry_point(pid)
+    original = peek(pid, entry)
+    poke(pid, entry, _BREAKPOINT + original[1:])
+    ptrace.request(ptrace.CONT, pid, 0, 0)
+    wait_for(signal.SIGTRAP)
+    registers = Registers()
+    ptrace.request(ptrace.GETREGS, pid, 0, ctypes.addressof(registers))
+    page = _new_page(pid, entry, original, registers, wait_for)
+    poke(pid, entry, original)
+    code = _WAITING + _SLICE.pack(entry, 0, 1_000_000, 0)
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(page)
+        memory.write(code)
+    registers.rip = page
+    ptrace.request(ptrace.SETREGS, pid, 0, ctypes.addressof(registers))
+    ptrace.request(ptrace.DETACH, pid, 0, 0)
+    return page + len(code) - 1
 
 
-def _peek(pid: int, address: int) -> bytes:
-    word = _ptrace(_PTRACE_PEEKTEXT, pid, address, 0)
-    return struct.pack("<q", word)
-
-
-def _poke(pid: int, address: int, data: bytes) -> None:
-    _ptrace(_PTRACE_POKETEXT, pid, address, int.from_bytes(data, "little"))
+def _new_page(
+    pid: int, entry: int, original: bytes, registers: Registers, wait_for: Callable[[signal.Signals], None]
+) -> int:
+    """Have a stopped process map a page that it can execute; its address."""
+    poke(pid, entry, _SYSCALL + original[2:])
+    call = Registers.from_buffer_copy(registers)
+    call.rip, call.rax, call.orig_rax = entry, _SYS_MMAP, 2**64 - 1
+    call.rdi, call.rsi, call.rdx = 0, _PAGE, _PROT_READ_EXEC
+    call.r10, call.r8, call.r9 = _MAP_PRIVATE_ANONYMOUS, 2**64 - 1, 0
+    ptrace.request(ptrace.SETREGS, pid, 0, ctypes.addressof(call))
+    ptrace.request(ptrace.SINGLESTEP, pid, 0, 0)
+    wait_for(signal.SIGTRAP)
+    ptrace.request(ptrace.GETREGS, pid, 0, ctypes.addressof(call))
+    if call.rax > 2**64 - _PAGE:
+        raise Error(f"it could not map a page ({os.strerror(2**64 - call.rax)})")
+    return int(call.rax)
 
 
 def _entry_point(pid: int) -> int:

@@ -4,7 +4,7 @@ Frida, which lives in the session's process, waits for processes that it traces;
 ``waitpid`` the session cannot have. So the application is the child of a process in which Frida is not.
 Started by :class:`zluda.trace.application.Application` with its own process id, a file descriptor, and the
 command line.
-On the descriptor it writes JSON lines: ``{"pid", "entry", "original"}`` once the application is held, or
+On the descriptor it writes JSON lines: ``{"pid", "gate"}`` once the application is held, or
 ``{"error"}``; then ``{"status"}`` when it has ended.
 """
 
@@ -44,5 +44,5 @@ def main() -> None:
     except Error as error:
         tell(error=str(error))
         return
-    tell(pid=application.pid, entry=application.entry, original=application.original.hex())
+    tell(pid=application.pid, gate=application.gate)
     tell(status=application.wait())

@@ -6,18 +6,22 @@ import struct
 from pathlib import Path
 
 _MAGIC64 = b"\x7fELF\x02\x01"
+_MAGIC32 = b"\x7fELF\x01"
 _PT_INTERP = 3
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # System V ABI, "ELF Header"
 
 
 def loads_libraries(executable: str | Path) -> bool:
-    """Whether a program has a dynamic loader, and so can load libcuda; True where that cannot be told.
+    """Whether a program has a dynamic loader and 64 bits, and so can load libcuda; True where that cannot be
+    told.
 
     Of a 64-bit little-endian ELF file: whether it has a PT_INTERP program header.
     """
     try:
         with open(executable, "rb") as file:
             header = file.read(_HEADER.size)
+            if header.startswith(_MAGIC32):
+                return False
             if len(header) < _HEADER.size or not header.startswith(_MAGIC64):
                 return True
             fields = _HEADER.unpack(header)

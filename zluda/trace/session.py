@@ -23,6 +23,8 @@ from zluda.records import dataclass
 from zluda.trace import nvtx_stub, presets, spec
 from zluda.trace.application import Application
 from zluda.trace.choice import Choice, javascript_pattern
+from zluda.trace.following import Following, Successor
+from zluda.trace.hold import process_state
 from zluda.trace.index import write_index
 from zluda.trace.programs import loads_libraries
 from zluda.trace.provenance import forces_jit
@@ -34,6 +36,7 @@ from zluda.tracefile.stripping import STRIPPED, Part
 
 CAPTURES = ("calls", "outputs", "full")
 TIMINGS = ("events", "off")
+_TURN_SECONDS = 30.0  # after which a child waits no longer for the one before it
 PROGRESS_SECONDS = 10.0
 """How long a stream is waited for after a launch before it is let go, with a gap."""
 
@@ -161,6 +164,11 @@ def check_place(output: Path) -> None:
         raise Error(f"{directory}: not writable")
 
 
+def _errors_of(frida: Any) -> tuple[type[Exception], ...]:
+    """Frida's exceptions, which have no class in common."""
+    return tuple(one for one in vars(frida).values() if isinstance(one, type) and issubclass(one, Exception))
+
+
 class _forwarded_signals:
     """While the application runs: SIGTERM and SIGHUP to us go to it, SIGINT it gets from the terminal."""
 
@@ -204,6 +212,12 @@ class Session:
         self._problems: list[str] = []
         self._device = frida.get_local_device()
         self._device.on("child-added", self._child_added)
+        self._following = (
+            Following(self._take_successor, self._unrecorded) if options.follow_children else None
+        )
+        self._getting_in = threading.Lock()
+        # why a child may not be recorded
+        self._refusals: tuple[type[Exception], ...] = (Error, OSError, *_errors_of(frida))
         self._finished: list[tuple[Recording, dict[str, Any]]] = []
         self._names: set[Path] = set()
         self._late: set[int] = set()
@@ -238,6 +252,7 @@ class Session:
         script.load()
         options = {
             "late": late,
+            "outlives": not late and len(self._scripts) == 1,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
         if script.exports_sync.begin(self._sources, options):
@@ -250,7 +265,7 @@ class Session:
         script = session.create_script(spec.javascript_source("staying"), name="staying")
         script.on("message", lambda message, data: self._message(0, script, message))
         script.load()
-        script.exports_sync.begin(self._sources)
+        script.exports_sync.begin(self._sources, self._following.name if self._following else None)
         script.eternalize()
         return script
 
@@ -392,16 +407,51 @@ class Session:
             replaced = self._recordings.pop(pid, None)
             if replaced is not None:  # `exec`: the program that was recorded is gone
                 self._close(replaced)
-            # A static program never loads the driver, and Frida's loader crashes in one.
-            if self._is_followed(pid) and loads_libraries(f"/proc/{pid}/exe"):
-                self.attach(pid)
-        except (Error, self._frida.InvalidOperationError, self._frida.TransportError) as error:
-            self._problem(f"child {pid} is not recorded: {error}")
+            self._get_into(pid)
         finally:
             try:
                 self._device.resume(pid)
             except (self._frida.InvalidArgumentError, self._frida.ProcessNotFoundError):
-                self._note(f"child {pid} went on by itself")
+                self._unrecorded(pid, "it went on by itself")
+
+    def _take_successor(self, child: Successor) -> None:
+        """A child without an agent has become another program. In a thread of its own."""
+        self._processes[child.pid] = {"parent": child.parent, "command": child.command}
+        try:
+            self._get_into(child.pid, child.hold)
+        finally:
+            with contextlib.suppress(OSError):  # it was killed
+                child.release()
+
+    def _get_into(self, pid: int, hold: Callable[[], None] = lambda: None) -> None:
+        """Record a child, which ``hold`` keeps where an agent can get in; it goes on whatever comes of it.
+
+        One after the other, for on a busy machine Frida's five seconds for an agent are not long.
+        """
+        alone = self._getting_in.acquire(timeout=_TURN_SECONDS)
+        try:
+            # A static program never loads the driver, and Frida's loader crashes in one.
+            if self._is_followed(pid) and loads_libraries(f"/proc/{pid}/exe"):
+                hold()
+                self.attach(pid)
+        except self._refusals as error:
+            self._unrecorded(pid, str(error))
+        finally:
+            if alone:
+                self._getting_in.release()
+
+    def _unrecorded(self, pid: int, reason: str) -> None:
+        """A child that lives is not recorded: told at once, and on record with its parent's calls."""
+        if process_state(pid) in "ZX":
+            return
+        about = self._processes.get(pid, {})
+        name = Path((about.get("command") or [f"process {pid}"])[0]).name
+        self._note(f"child {pid} ({name}) is not recorded: {reason}")
+        recording = self._recordings.get(about.get("parent") or self._main) or self._recordings.get(
+            self._main
+        )
+        if recording is not None:
+            recording.send(gap=["child", f"{name}, a child process, is not recorded: {reason}", 1])
 
     def _path_for(self, pid: int) -> Path:
         """The trace of a process: the one asked for, or with the process id in its name."""

@@ -347,9 +347,9 @@ def _text_constant(name: str, text: str) -> str:
 
 def sources() -> dict[str, str]:
     """What the agent's JavaScript compiles: its C code (``agent``) and, each a module of its own, what keeps
-    Frida's file descriptors open, what keeps threads from forking together, what tells who becomes another
-    program, what keeps the main thread until the others have ended, what stands for NVTX's functions, and
-    the hooks that stay in the process.
+    Frida's file descriptors open, what keeps threads from forking together, what has children followed into
+    other programs, what keeps the main thread until the others have ended, what stands for NVTX's functions,
+    and the hooks that stay in the process.
     """
     files = resources.files("zluda.trace.agent")
     alone = ("descriptors", "forks", "execs", "exits", "nvtx", "resident")

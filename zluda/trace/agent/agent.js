@@ -32,7 +32,6 @@ const waiting = [];   // libraries that came before the driver
 const memory = [];    // theirs, as long as the agent
 const reached = new Set();  // addresses of their functions that are hooked
 
-let becoming = null; // who becomes another program, see execs.c
 let control = null;  // path of the file that the recording is steered by
 let nvtx = null;     // what takes the place of NVTX's functions
 
@@ -51,19 +50,6 @@ function outliveSession() {
     return;
   const set = new NativeFunction(prctl, 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']);
   Interceptor.attach(start, { onEnter() { set(PR_SET_PDEATHSIG, 0, 0, 0, 0); } });
-}
-
-// Whether scripts are disposed of for a child that is to become another program, in our memory until it does: the file
-// that steers this recording is in its map.
-function isForChild() {
-  const pid = becoming === null ? 0 : becoming.readS32();
-  if (pid === 0 || pid === Process.id)
-    return false;
-  try {
-    return File.readAllText(`/proc/${pid}/maps`).includes(control);
-  } catch (error) {
-    return false;  // it is another program, or gone
-  }
 }
 
 // What the program tells by NVTX, see nvtx.c: its functions are there when NVTX asks for them, and speak to the agent when
@@ -318,8 +304,7 @@ rpc.exports = {
     source = sources.agent;
     residentSource = sources.resident;
     late = options.late;
-    becoming = memoriesNamed(BECOMING_NAME)[0] ?? null;
-    if (!late)
+    if (options.outlives)
       outliveSession();
     if (options.nvtx !== null)
       listenToNvtx(sources.nvtx);
@@ -346,8 +331,6 @@ rpc.exports = {
     return hooked;
   },
   dispose() {
-    if (isForChild())
-      return;
     if (nvtx !== null)
       nvtx.sink.writePointer(NULL);
     if (agent === null)

@@ -2,6 +2,7 @@
  *
  * Between `fork` and `exec` programs close what the new program is not to inherit (Python's subprocess does, by
  * close_range). Frida's connection among them, Frida would wait for ever for an answer to what it says at `exec`.
+ * A child without an agent (execs.c) has no such connection.
  * A module of its own: it is in place before there is a driver. `kept` is written once, in ascending order.
  */
 typedef unsigned int u32;
@@ -13,6 +14,8 @@ struct kept
 };
 
 extern const struct kept kept;
+extern volatile int owner;  /* the process whose memory this is, see execs.c */
+extern int getpid (void);
 extern int close_range (u32 first, u32 last, int flags);
 
 int
@@ -21,8 +24,8 @@ close_range_but_kept (u32 first, u32 last, int flags)
   u32 i, descriptor;
   int result = 0;
 
-  if (first > last)
-    return close_range (first, last, flags);  /* refused */
+  if (first > last /* refused */ || getpid () != owner)
+    return close_range (first, last, flags);
   for (i = 0; i != kept.count && first <= last; i++)
   {
     descriptor = kept.descriptors[i];

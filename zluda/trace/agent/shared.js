@@ -5,7 +5,6 @@
 const JUMP = 0xe9;            // jmp rel32
 const JUMP_SHORT = 0xeb;      // jmp rel8
 const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
-const BECOMING_NAME = 'zluda-becoming';
 const NAME_BYTES = 64;
 const PROT_NONE = 0;
 const PROT_READ_WRITE = 3;

@@ -6,6 +6,8 @@ const ENDBR64 = 0xfa1e0ff3;
 const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
 const DESCRIPTORS_NAME = 'zluda-descriptors';
+const FOLLOWING_NAME = 'zluda-following';
+const AF_UNIX = 1;
 
 const keep = {};  // what lives as long as the process
 
@@ -30,9 +32,9 @@ function jumpAt(address) {
   return null;
 }
 
-// Has a function that Frida hooks go first to another of ours, which gets where Frida's jump leads as `hooked`. What
-// `compile` returns lives as long as the script.
-function comeBefore(name, what, compile) {
+// Has a function that Frida hooks go first to other code, in memory where a near jump reaches it: `write` puts it there, and
+// gets where Frida's jump leads. Null where there is no such jump; `what` says what comes of that.
+function comeBefore(name, what, write) {
   const address = Module.getGlobalExportByName(name);
   const jump = jumpAt(address);
   if (jump === null) {
@@ -40,35 +42,79 @@ function comeBefore(name, what, compile) {
     send({ type: 'limit', message: `Frida hooks ${name} in another way here (${start}); ${what}` });
     return null;
   }
-  const module = compile(jump.target);
-  const island = Memory.alloc(Process.pageSize, { near: address, maxDistance: 0x7fff0000 });  // where a near jump reaches it
-  module.island = island;
-  Memory.patchCode(island, 16, code => {
+  const island = Memory.alloc(Process.pageSize, { near: address, maxDistance: 0x7fff0000 });
+  Memory.patchCode(island, 64, code => {
     const writer = new X86Writer(code, { pc: island });
-    writer.putJmpAddress(module.first);
+    write(writer, jump.target);
     writer.flush();
   });
   jump.redirect(island);
-  return module;
+  return island;
 }
 
-// Threads fork one after the other, see forks.c.
-function forkAlone(cSource) {
-  keep.forks = comeBefore('fork', 'threads that fork together may end the program', hooked_fork => {
-    const page = Process.pageSize;
-    const forking = Memory.alloc(page);
-    const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
-    madvise(forking, page, MADV_WIPEONFORK);
-    const module = new CModule(cSource, { forking, nanosleep: Module.getGlobalExportByName('nanosleep'), hooked_fork });
-    return { module, forking, first: module.fork_alone };
+// The memory by which children without an agent find the session, and whose it is: `struct following` in execs.c.
+function followingMemory() {
+  const memory = memoryNamed(FOLLOWING_NAME, Process.pageSize);
+  memory.writeS32(Process.id);
+  return memory;
+}
+
+// `name` is a Unix socket's in the abstract namespace; null: nobody follows.
+function setFollower(memory, name) {
+  const size = memory.add(4);
+  size.writeU32(0);
+  if (name === null)
+    return;
+  memory.add(8).writeU16(AF_UNIX);
+  memory.add(10).writeByteArray([0, ...Array.from(name, letter => letter.charCodeAt(0))]);
+  size.writeU32(2 + 1 + name.length);
+}
+
+function symbols(...names) {
+  return Object.fromEntries(names.map(name => [name, Module.getGlobalExportByName(name)]));
+}
+
+// vfork as the C library has it: the return address must not be on the stack that the child shares. See forks.c.
+const VFORK_CODE = [
+  0x5f,                          // pop %rdi
+  0xb8, 0x3a, 0x00, 0x00, 0x00,  // mov $SYS_vfork, %eax
+  0x0f, 0x05,                    // syscall
+  0x57,                          // push %rdi
+  0x3d, 0x01, 0xf0, 0xff, 0xff,  // cmp $-4095, %eax
+  0x73, 0x01,                    // jae 1f
+  0xc3,                          // ret
+  0x89, 0xc7,                    // 1: mov %eax, %edi
+];
+
+// Threads fork one after the other, and vfork is the kernel's: see forks.c.
+function forkAlone(cSource, owner) {
+  const page = Process.pageSize;
+  const forking = Memory.alloc(page);
+  const madvise = new NativeFunction(Module.getGlobalExportByName('madvise'), 'int', ['pointer', 'size_t', 'int']);
+  madvise(forking, page, MADV_WIPEONFORK);
+  const hooked = Memory.alloc(Process.pointerSize);
+  const around = { ...symbols('nanosleep', 'getpid', 'syscall', '__errno_location'), forking, owner, hooked };
+  const module = new CModule(cSource, around);
+  keep.forks = [module, around];
+  keep.fork = comeBefore('fork', 'threads that fork together may end the program', (writer, next) => {
+    hooked.writePointer(next);
+    writer.putJmpAddress(module.fork_alone);
+  });
+  keep.vfork = comeBefore('vfork', 'children of vfork are taken for those of fork', writer => {
+    writer.putBytes(VFORK_CODE);
+    writer.putJmpAddress(module.vfork_failed);
   });
 }
 
-// Who becomes another program, see execs.c.
-function tellExecs(cSource) {
-  keep.execs = comeBefore('execve', 'recording ends where the program starts another by posix_spawn', hooked_exec => {
-    const module = new CModule(cSource, { becoming: memoryNamed(BECOMING_NAME, Process.pageSize), getpid: Module.getGlobalExportByName('getpid'), hooked_exec });
-    return { module, first: module.told_exec };
+// Children without an agent of their own tell what they become, see execs.c.
+function followExecs(cSource, following) {
+  const hooked = Memory.alloc(Process.pointerSize);
+  const names = ['getpid', 'access', 'socket', 'connect', 'send', 'recv', 'close', 'syscall', '__errno_location'];
+  const module = new CModule(cSource, { ...symbols(...names), following, hooked });
+  keep.execs = [module, hooked];
+  keep.exec = comeBefore('execve', 'recording ends where the program starts another by posix_spawn', (writer, next) => {
+    hooked.writePointer(next);
+    writer.putJmpAddress(module.followed_exec);
   });
 }
 
@@ -82,11 +128,11 @@ function fridasDescriptors() {
 }
 
 // Frida's descriptors outlive a close_range of the program, see descriptors.c.
-function keepDescriptors(cSource, list) {
+function keepDescriptors(cSource, list, owner) {
   const closeRange = Module.findGlobalExportByName('close_range');
   if (closeRange === null)
     return;  // older than glibc 2.34
-  const module = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { kept: list, close_range: closeRange });
+  const module = new CModule(`#define MAX_KEPT ${MAX_KEPT}\n${cSource}`, { ...symbols('getpid'), kept: list, owner, close_range: closeRange });
   for (const name of ['close_range', 'closefrom']) {
     const address = Module.findGlobalExportByName(name);
     if (address !== null)
@@ -103,10 +149,8 @@ function stayToTheEnd(cSource) {
   if (leave === null)
     return;
   const is_fridas = new NativeCallback(thread => Cloak.hasThread(thread) ? 1 : 0, 'int', ['int']);
-  const symbols = { is_fridas };
-  for (const name of ['gettid', 'getpid', 'nanosleep', 'opendir', 'readdir', 'closedir', 'exit'])
-    symbols[name] = Module.getGlobalExportByName(name);
-  const exits = new CModule(cSource, symbols);
+  const names = ['gettid', 'getpid', 'nanosleep', 'opendir', 'readdir', 'closedir', 'exit'];
+  const exits = new CModule(cSource, { ...symbols(...names), is_fridas });
   keep.exits = { exits, is_fridas };
   Interceptor.attach(leave, { onEnter: exits.enter_exit });
 }
@@ -114,7 +158,9 @@ function stayToTheEnd(cSource) {
 rpc.exports = {
   // An earlier session of the process, or of the one that it was forked from, may have seen to all: then the list of
   // descriptors is brought up to date.
-  begin(sources) {
+  begin(sources, follower) {
+    const following = memoriesNamed(FOLLOWING_NAME)[0] ?? followingMemory();
+    setFollower(following, follower);
     const lists = memoriesNamed(DESCRIPTORS_NAME);
     const first = lists.length === 0;
     if (first)
@@ -124,9 +170,9 @@ rpc.exports = {
       [kept.length, ...kept].forEach((word, index) => list.add(4 * index).writeU32(word));
     if (!first)
       return;
-    keepDescriptors(sources.descriptors, lists[0]);
-    forkAlone(sources.forks);
-    tellExecs(sources.execs);
+    keepDescriptors(sources.descriptors, lists[0], following);
+    forkAlone(sources.forks, following);
+    followExecs(sources.execs, following);
     stayToTheEnd(sources.exits);
   },
 };
