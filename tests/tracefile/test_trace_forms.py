@@ -19,9 +19,11 @@ from zluda.tracefile import (
     Parameter,
     Trace,
     TraceWriter,
+    Unproved,
     open_trace,
 )
 from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.jsonl import lines_of as numbered_lines
 from zluda.tracefile.jsonl import read_jsonl, write_jsonl
 from zluda.tracefile.salvage import check_whole, salvage
 from zluda.tracefile.stripping import Part, require, strip
@@ -33,6 +35,7 @@ HOST = "/home/somebody/project/libkernels.so"
 ALLOC = [Parameter("dptr", "CUdeviceptr *", Direction.OUT, 8), Parameter("bytesize", "size_t")]
 LOAD = [Parameter("module", "CUmodule *", Direction.OUT, 8), Parameter("fname", "char *")]
 LAUNCH = [Parameter("f", "CUfunction")]
+HEAD = '{"format": "zluda trace", "version": 1}\n'
 
 
 def write(path: Path, launches: int = 3) -> Path:
@@ -115,7 +118,8 @@ def test_lines_become_the_same_trace(tmp_path: Path) -> None:
 
 def test_a_line_is_a_row_that_a_person_can_read(tmp_path: Path) -> None:
     first, *others = map(json.loads, lines_of(write(tmp_path / "a.bin")).splitlines())
-    assert first == {"format": "zluda trace", "version": 1}
+    assert first == {"format": "zluda trace", "version": 1, "end": True}
+    assert others[-1] == {"table": "end", "lines": len(others) + 1}
     assert {"table": "meta", "key": "gpu", "value": '"H200"'} in others
     blobs = [one for one in others if one["table"] == "blob"]
     assert all(one["size"] and "data:base64" in one for one in blobs)
@@ -138,6 +142,35 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str, message: str)
     with pytest.raises(TraceError, match=message):
         read_jsonl([*head, line], tmp_path / "b.bin", name="lines.jsonl")
     assert not list(tmp_path.iterdir())  # half a trace is none
+
+
+def test_lines_that_were_cut_off_are_noticed(tmp_path: Path) -> None:
+    whole = lines_of(write(tmp_path / "a.bin")).splitlines()
+    for kept in (whole[:-1], whole[:1], [*whole[:5], *whole[6:]]):
+        with pytest.raises(TraceError, match=f"cut off after line {len(kept)}"):
+            read_jsonl(kept, tmp_path / "b.bin")
+    early = ['{"format": "zluda trace", "version": 1}', *whole[1:-1]]  # lines that say nothing of an end
+    read_jsonl(early, tmp_path / "b.bin")
+    assert lines_of(tmp_path / "b.bin").splitlines() == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x" * 70_000, "line 1 is longer than any of a trace"),
+        ("[" * 20_000, "line 1 does not say"),
+        ('{"format": "zluda trace", "version": 1}\n' + "[" * 20_000, "line 2 is no row"),
+        (
+            HEAD + '{"table": "gap", "id": 1, "call": [1], "kind": "", "text": "", "count": 1}',
+            "line 2 is no row",
+        ),
+        (HEAD + '{"table": "gap", "id": 99999999999999999999, "text": ""}', "line 2 is no row"),
+    ],
+)
+def test_hostile_lines_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        read_jsonl(numbered_lines(io.StringIO(text), "x"), tmp_path / "b.bin")
+    assert not list(tmp_path.iterdir())
 
 
 def test_lines_of_tables_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
@@ -209,6 +242,65 @@ def test_names_leave_the_file(tmp_path: Path) -> None:
         assert [module.origin for module in trace.module_list] == ["libkernels.so"] * 2
         assert trace.module_list[0].images[0].origin == "found in KEY"
         assert trace.gaps[0].text == "lib.so: a gap, 1/2 of it"
+
+
+GIVEN = {  # function, parameter, type → what it was given, what is left of that
+    ("cuModuleLoad", "fname", "const char *"): (b"/home/some body/k.cubin\0", None),
+    ("cuLinkAddFile_v2", "path", "const char *"): (b"build/somebody/k.ptx\0", None),
+    ("cublasLtLoggerOpenFile", "logFile", "const char *"): (b"~/somebody/log\0", None),
+    ("cuLinkAddData_v2", "name", "const char *"): (b"/home/some body/k.ptx\0", b"k.ptx\0"),
+    ("nvrtcCreateProgram", "name", "const char *"): (b"somebody/k.cu\0", b"k.cu\0"),
+    ("nvrtcCompileProgram", "options", "const char *const *"): (
+        b"-I/home/somebody/include\0--include-path=/home/somebody/x\0-O3\0",
+        b"include\0--include-path=x\0-O3\0",
+    ),
+    ("nvrtcCreateProgram", "src", "const char *"): (
+        b'#include "/home/somebody/x.h"\nfloat half = a / b; // c/d\0',
+        b'#include "x.h"\nfloat half = a / b; d\0',
+    ),
+    ("cuModuleGetFunction", "name", "const char *"): (b"_Z5scaleifPf\0", b"_Z5scaleifPf\0"),
+    ("cuMemcpyHtoD_v2", "srcHost", "const void *"): (b"/bytes/of/memory\0", b"/bytes/of/memory\0"),
+}
+
+
+def test_no_text_that_a_call_was_given_names_a_directory(tmp_path: Path) -> None:
+    with TraceWriter.create(
+        tmp_path / "a.bin", {"replay_of": "/home/somebody/t.bin", "proof": {"x": ["/a b/c"]}}
+    ) as w:
+        for number, ((function, name, kind), (data, _)) in enumerate(GIVEN.items()):
+            signature = w.signature(function, [Parameter(name, kind, Direction.IN)])
+            w.add_calls([(number, 1, None, signature, 0, 1, 0, bytes(8))])
+            w.add_payload(number, 0, Direction.IN, data)
+        w.add_gap(None, "file", "/home/some body/x y/lib.so: cannot be read (1/2 of it)")
+        w.add_module(0, ModuleKind.CUBIN, 5, image=CUBIN, origin="build/somebody/k.cubin")
+    with open_trace(tmp_path / "a.bin") as trace:
+        strip(trace, tmp_path / "b.bin", [Part.NAMES])
+    held = (tmp_path / "b.bin").read_bytes()
+    assert b"somebody" not in held and b"some body" not in held
+    with open_trace(tmp_path / "b.bin") as trace:
+        check_whole(trace)
+        left = [trace.payloads(number) for number in range(len(GIVEN))]
+        assert [one[0].data if one else None for one in left] == [kept for _, kept in GIVEN.values()]
+        assert trace.gaps[0].text == "lib.so: cannot be read (1/2 of it)"
+        assert trace.module_list[0].origin == "k.cubin"
+        assert trace.meta == {"replay_of": "t.bin", "proof": {"x": ["c"]}, "stripped": ["names"]}
+
+
+def test_what_a_proof_says_of_values_is_contents(tmp_path: Path) -> None:
+    first = {"call": 2, "reason": "element 0 of parameter 0: recorded 4711.5, replayed 4712"}
+    path = write(tmp_path / "a.bin")
+    with TraceWriter.reopen(path) as writer:
+        reason = "atom.add; element 0 of parameter 0: recorded 4711.5, replayed 4712; seen twice"
+        writer.set_proof([Unproved(2, "noise", reason)], [])
+        writer.set_meta({"proof": {"first": first}})
+    with open_trace(path) as trace:
+        strip(trace, tmp_path / "b.bin", [Part.CONTENTS])
+    assert b"4711.5" not in (tmp_path / "b.bin").read_bytes()
+    with open_trace(tmp_path / "b.bin") as trace:
+        (kept,) = trace.unproved
+        assert kept.reason == (
+            "atom.add; element 0 of parameter 0: recorded and replayed values stripped; seen twice"
+        )
 
 
 def test_stripping_twice_adds_up_and_never_overwrites_the_source(tmp_path: Path) -> None:

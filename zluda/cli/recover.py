@@ -26,7 +26,7 @@ def command(file: str, output: str | None) -> None:
 
     from zluda.errors import TraceError
     from zluda.tracefile import open_trace
-    from zluda.tracefile.salvage import check_whole, salvage
+    from zluda.tracefile.salvage import check_is_trace, check_whole, salvage
 
     beside = Path(file + ".rings").exists()
     try:
@@ -34,12 +34,14 @@ def command(file: str, output: str | None) -> None:
             counts = trace.counts()
             check_whole(trace)
     except TraceError as error:
+        check_is_trace(Path(file))
         if output is None:
             raise TraceError(f"{error}; -o PATH writes what can still be read of it") from error
         say(f"{error}")
     else:
         did = "what a killed recorder left was merged into it" if beside else "nothing to recover"
-        say(f"{file}: {did}; {counts.calls} calls, {counts.launches} launches")
+        unneeded = f"; {output} was not written" if output is not None else ""
+        say(f"{file}: {did}; {counts.calls} calls, {counts.launches} launches{unneeded}")
         return
     lost = salvage(Path(file), Path(output))
     with open_trace(output) as trace:

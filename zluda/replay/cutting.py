@@ -22,6 +22,8 @@ from zluda.tracefile.subset import Cut, Progress, write_subset
 # Memory that belongs to nothing else: where it is gone before the range, its making and end can go too.
 _PLAIN = (AllocationKind.DEVICE, AllocationKind.POOL, AllocationKind.HOST)
 
+_EVERY_CALL = range(1 << 62)
+
 # Calls whose objects may make a launch reach memory that its parameters do not point to.
 _INDIRECT = ("cuTexRef", "cuTexObject", "cuSurfObject", "cuSurfRef", "cuArray", "cuMipmapped")
 
@@ -68,14 +70,12 @@ def _origin(source: Trace, cut: Cut) -> dict[str, object]:
 
 def _ends(source: Trace, selection: Selection) -> tuple[int, int]:
     """The first and last call of ``source`` that is selected."""
-    low, high = selection.bounds
+    chosen: list[int] = []
     if selection.kernels:
-        chosen = [one.call for one in source.iter_launches() if selection.contains(one.call, one.kernel)]
-        chosen += [c for numbers in selection.ranges for c in (numbers.start, numbers.stop - 1)]
-    else:
-        chosen = [one.sequence for one in source.iter_calls(low, high) if selection.contains(one.sequence)]
-    total = source.counts().calls
-    chosen = [call for call in chosen if call < total]
+        kernels = replace(selection, ranges=())
+        chosen += [one.call for one in source.iter_launches() if kernels.contains(one.call, one.kernel)]
+    for numbers in selection.ranges if selection else (_EVERY_CALL,):
+        chosen += source.ends_of_calls(numbers)
     if not chosen:
         raise TraceError("no call of this trace is selected", file=str(source.path))
     return min(chosen), max(chosen)

@@ -13,6 +13,7 @@ it, the launch, copies back.
 from __future__ import annotations
 
 import json
+import math
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,12 +28,16 @@ from zluda.errors import PtxError, TraceError
 from zluda.ptx import parse_module
 from zluda.tracefile import PAGE_BYTES, Dim3, Direction, Fidelity, ModuleKind, Parameter, TraceWriter
 from zluda.tracefile.arguments import ArgumentLayout
+from zluda.tracefile.replacing import check_place, replacing
 
 _BASE = 0x7F20_0000_0000  # where buffers are placed: each at a multiple of 2 MiB, as cuMemAlloc does
 _STEP = 2 << 20
 _CONTEXT, _MODULE, _FUNCTION = 0x7A00_1000, 0x7A00_2000, 0x7A00_3000
 _POINTER = 0x7A00_F000  # what a parameter that is not NULL holds
 _MOST_BYTES = 8 << 30  # of one archive: all of it is held in memory
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; shared memory: ample.
+_GRID, _BLOCK, _THREADS, _SHARED_BYTES = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,13 @@ def convert(archive: Path, target: Path) -> None:
 
     Raises :class:`TraceError` naming the archive and what of it is missing, wrong or damaged.
     """
+    check_place(target, archive)
     files = _files(archive)
     try:
         manifest = json.loads(_file(files, "manifest.json", archive))
-        _write(target, archive, files, manifest)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        with replacing(target) as part:
+            _write(part, archive, files, manifest)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise TraceError(
             f"its manifest.json is not that of a kernel archive ({error!r})", file=str(archive)
         ) from error
@@ -69,15 +76,18 @@ def _files(archive: Path) -> dict[str, bytes]:
             tarfile.open(fileobj=stream, mode="r|") as tar,
         ):
             for member in tar:
+                if member.isdir():
+                    continue
+                content = tar.extractfile(member) if member.isreg() and member.size >= 0 else None
+                if content is None:
+                    raise TraceError(f"{member.name!r} in it is no plain file", file=str(archive))
                 room -= member.size
                 if room < 0:
                     raise TraceError(f"holds more than {_MOST_BYTES} bytes", file=str(archive))
-                content = tar.extractfile(member)
-                if content is not None:
-                    found[Path(member.name).name] = content.read()
+                found[Path(member.name).name] = content.read()
     except OSError as error:
         raise TraceError(error.strerror or str(error), file=str(archive)) from error
-    except (zstandard.ZstdError, tarfile.TarError) as error:
+    except (zstandard.ZstdError, tarfile.TarError, ValueError, EOFError) as error:
         raise TraceError(f"is no .tar.zst archive: {error}", file=str(archive)) from error
     return found
 
@@ -104,11 +114,18 @@ def _write(target: Path, archive: Path, files: Mapping[str, bytes], manifest: Ma
         if len(data) != size:
             raise TraceError(f"param_{index}.bin has {len(data)} bytes, the PTX {size}", file=str(archive))
         for pointer in parameter.get("pointer_offsets", ()):
-            at, inside = int(pointer["offset_in_param"]), int(pointer["offset_in_buffer"])
+            at = _whole(pointer, "offset_in_param", 0, size - 8)
             buffer = _buffer(files, f"param_{index}_ptr_{at}", buffers, archive)
+            inside = _whole(pointer, "offset_in_buffer", 0, len(buffer.before))
             data[at : at + 8] = (buffer.address + inside).to_bytes(8, "little")
         packed[offset : offset + size] = data
-    shape = (_dim3(config["grid_dim"]), _dim3(config["block_dim"]), int(config["shared_mem_bytes"]))
+    shape = (
+        _dim3(config, "grid_dim", _GRID),
+        _dim3(config, "block_dim", _BLOCK),
+        _whole(config, "shared_mem_bytes", 0, _SHARED_BYTES),
+    )
+    if math.prod(shape[1]) > _THREADS:
+        raise ValueError(f"a block of {math.prod(shape[1])} threads")
     with _Recording(target, archive) as recording:
         recording.start(source, kernel, layout)
         for buffer in buffers:
@@ -139,11 +156,19 @@ def _next(buffer: _Buffer) -> int:
     return buffer.address + -(-max(len(buffer.before), 1) // _STEP) * _STEP
 
 
-def _dim3(value: Any) -> Dim3:
-    x, y, z = (
-        int(one) for one in (value if isinstance(value, list) else [value["x"], value["y"], value["z"]])
-    )
+def _dim3(config: Mapping[str, Any], key: str, most: Dim3) -> Dim3:
+    """Three numbers, a list of them or by their names."""
+    value = config[key]
+    named = dict(zip("xyz", value, strict=True)) if isinstance(value, list) else value
+    x, y, z = (_whole(named, name, 1, limit) for name, limit in zip("xyz", most, strict=True))
     return x, y, z
+
+
+def _whole(holder: Mapping[str, Any], key: str, least: int, most: int) -> int:
+    value = holder[key]
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{key} is {value!r}; expected a whole number from {least} to {most}")
+    return value
 
 
 class _Recording:

@@ -3,7 +3,9 @@
 The first line is ``{"format": "zluda trace", "version": 1}``. Each line after it is one row, ``{"table": …}``
 with a member for each column; bytes are base64, blobs hold their content and not its compressed form. Tables
 come in the order of the schema, rows in that of their keys. A trace made from the lines has the same rows;
-of a table that a later version has added there are no lines, and lines of one are passed over.
+of a table that a later version has added there are no lines, and lines of one are passed over. The last line
+is ``{"table": "end", "lines": N}``, where the first one says ``"end": true``: a file that was cut off is
+noticed.
 """
 
 from __future__ import annotations
@@ -23,59 +25,93 @@ from zluda.errors import TraceError
 from zluda.tracefile import schema
 from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader, blob_key
 from zluda.tracefile.reader import Trace
+from zluda.tracefile.replacing import replacing
 
 FORMAT = "zluda trace"
+_END = "end"
+_FIRST_CHARACTERS = 1 << 16
+_NO_ROW = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""What comes of a line with other values than the table takes."""
+
+_MOST_CHARACTERS = 2 * MAX_BLOB_BYTES  # base64 takes 4/3
 
 
 def write_jsonl(trace: Trace, stream: TextIO) -> int:
     """Write every row of ``trace``; returns how many lines that took."""
-    stream.write(json.dumps({"format": FORMAT, "version": schema.USER_VERSION}) + "\n")
+    stream.write(json.dumps({"format": FORMAT, "version": schema.USER_VERSION, _END: True}) + "\n")
     lines = 1
     with closing(schema.open_readonly(trace.path)) as connection:
         blobs = BlobReader(connection, str(trace.path))
         for table in _tables(connection):
-            with schema.sqlite_errors(trace.path):
-                for row in _rows(connection, table):
-                    if table == "blob":
-                        row = _content(row, blobs)
-                    stream.write(json.dumps({"table": table, **_encoded(row)}) + "\n")
-                    lines += 1
-    return lines
+            for row in _rows(connection, table, trace.path):
+                if table == "blob":
+                    row = _content(row, blobs)
+                stream.write(json.dumps({"table": table, **_encoded(row)}) + "\n")
+                lines += 1
+    stream.write(json.dumps({"table": _END, "lines": lines + 1}) + "\n")
+    return lines + 1
+
+
+def lines_of(stream: TextIO, name: str) -> Iterator[str]:
+    """The lines of a file, which may be anything: none is longer than a trace's can be.
+
+    Raises :class:`TraceError` for a longer one, and for what is no text.
+    """
+    limit = _FIRST_CHARACTERS
+    number = 1
+    try:
+        while line := stream.readline(limit):
+            if len(line) == limit and not line.endswith("\n"):
+                raise TraceError(f"line {number} is longer than any of a trace", file=name)
+            yield line
+            number, limit = number + 1, _MOST_CHARACTERS
+    except UnicodeDecodeError as error:
+        raise TraceError(f"line {number} is no text ({error.reason})", file=name) from error
 
 
 def read_jsonl(lines: Iterable[str], target: Path, *, name: str = "<lines>") -> None:
     """Make a trace at ``target`` of lines that :func:`write_jsonl` wrote; ``name`` is their file, for errors.
 
-    Raises :class:`TraceError` naming the line that is none of a trace.
+    Raises :class:`TraceError` naming the line that is none of a trace, or where the last ones are missing;
+    what was at ``target`` is then left as it was.
     """
     numbered = enumerate(lines, 1)
-    _check_first(next(numbered, (1, ""))[1], name)
-    complete = False
-    try:
-        with schema.sqlite_errors(target), closing(schema.create(target)) as connection:
-            columns = {table: _columns(connection, table) for table in _tables(connection)}
-            compressor = zstandard.ZstdCompressor(level=3)
-            connection.execute("BEGIN IMMEDIATE")
-            for number, line in numbered:
-                try:
-                    table, row = _row(line, columns)
-                    if table not in columns:
-                        continue
-                    if table == "blob":
-                        row = _stored(row, compressor)
-                    places = ", ".join("?" * len(row))
-                    connection.execute(
-                        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values())
-                    )
-                except (ValueError, TypeError, sqlite3.Error, OverflowError) as error:
-                    raise TraceError(f"line {number} is no row of a trace: {error}", file=name) from error
-            connection.execute("COMMIT")
-            schema.fold(connection)
-        complete = True
-    finally:
-        if not complete:
-            for left in (target, *schema.sidecars(target)):
-                left.unlink(missing_ok=True)
+    ends = _check_first(next(numbered, (1, ""))[1], name)
+    with (
+        replacing(target) as part,
+        schema.sqlite_errors(part),
+        closing(schema.create(part)) as connection,
+    ):
+        columns = {table: _columns(connection, table) for table in _tables(connection)}
+        compressor = zstandard.ZstdCompressor(level=3)
+        connection.execute("BEGIN IMMEDIATE")
+        number, ended = 1, False
+        for number, line in numbered:
+            try:
+                table, row = _row(line, columns)
+                ended = table == _END and row.get("lines") == number
+                if table in columns:
+                    _insert(connection, table, _stored(row, compressor) if table == "blob" else row)
+            except _NO_ROW as error:
+                raise TraceError(f"line {number} is no row of a trace: {error}", file=name) from error
+        if ends and not ended:
+            raise TraceError(f"cut off after line {number}: its last line is missing", file=name)
+        connection.execute("COMMIT")
+        schema.fold(connection)
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
+    places = ", ".join("?" * len(row))
+    connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -88,11 +124,18 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
     return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+def _rows(connection: sqlite3.Connection, table: str, file: Path) -> Iterator[dict[str, Any]]:
     key = ", ".join(schema.keys().get(table, ("rowid",)))
-    cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {key}")
-    names = [column[0] for column in cursor.description]
-    return (dict(zip(names, row, strict=True)) for row in cursor)
+    with schema.sqlite_errors(file):
+        cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {key}")
+        names = [column[0] for column in cursor.description]
+    rows = iter(cursor)
+    while True:
+        with schema.sqlite_errors(file):  # of the trace alone, not of where its lines go
+            row = next(rows, None)
+        if row is None:
+            return
+        yield dict(zip(names, row, strict=True))
 
 
 def _content(row: Mapping[str, Any], blobs: BlobReader) -> dict[str, Any]:
@@ -118,7 +161,7 @@ def _row(line: str, columns: Mapping[str, list[str]]) -> tuple[str, dict[str, An
         raise ValueError("expected an object that names a table")
     table = value.pop("table")
     if table not in columns:
-        return table, {}
+        return table, value
     row = {}
     for name, one in value.items():
         plain, _, coded = name.partition(":")
@@ -145,10 +188,11 @@ def _stored(row: dict[str, Any], compressor: zstandard.ZstdCompressor) -> dict[s
     return {**row, "data": packed if len(packed) < len(data) else data}
 
 
-def _check_first(line: str, name: str) -> None:
+def _check_first(line: str, name: str) -> bool:
+    """Whether there must be a last line that says so."""
     try:
         first = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         first = None
     if not isinstance(first, dict) or first.get("format") != FORMAT:
         raise TraceError("line 1 does not say that these are lines of a trace", file=name)
@@ -157,3 +201,4 @@ def _check_first(line: str, name: str) -> None:
         raise TraceError(
             f"lines of trace format {version}; this zluda reads {schema.USER_VERSION}", file=name
         )
+    return first.get(_END) is True

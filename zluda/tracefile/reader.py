@@ -90,6 +90,16 @@ class Trace:
         where, values = _between("sequence", start, stop)
         return self._read(self._to_call, f"SELECT * FROM call WHERE {where} ORDER BY sequence", values)
 
+    def ends_of_calls(self, numbers: range) -> list[int]:
+        """The first and the last call on record of these numbers, which go up; none where there is none."""
+        sql = (
+            "SELECT min(sequence), max(sequence) FROM call"
+            " WHERE sequence >= ? AND sequence < ? AND (sequence - ?) % ? = 0"
+        )
+        values = (numbers.start, numbers.stop, numbers.start, numbers.step)
+        ((first, last),) = self._read(lambda row: (row[0], row[1]), sql, values)
+        return [] if first is None else [int(first), int(last)]
+
     def call(self, sequence: int) -> Call:
         found = next(self.iter_calls(sequence, sequence + 1), None)
         if found is None:
@@ -303,17 +313,30 @@ class Trace:
         """As :meth:`read_memory`, by the allocation's id and an offset in it. ``as_left``: as the call left
         it, without what was found between it and the next.
         """
+        return memory.gather(
+            offset,
+            size,
+            lambda number: self.page_history(allocation, number, call, as_left=as_left),
+            self.page_data,
+        )
+
+    def page_history(
+        self, allocation: int, number: int, call: int, *, as_left: bool = False
+    ) -> Iterator[Page]:
+        """The rows of one 64 KiB page of an allocation up to ``call``, the newest first; see
+        :meth:`read_allocation`.
+        """
         without = f"AND NOT (call = {int(call)} AND {self._is_found}) " if as_left else ""
         sql = (
             f"{_SELECT_PAGE} WHERE allocation = ? AND offset / {PAGE_BYTES} = ? AND call <= ? {without}"
             "ORDER BY call DESC, id DESC"
         )
-        return memory.gather(
-            offset,
-            size,
-            lambda number: self._read(rows.page, sql, (allocation, number, call), call=call),
-            self.page_data,
-        )
+        return self._read(rows.page, sql, (allocation, number, call), call=call)
+
+    def pages_on_record(self, allocation: int, call: int) -> list[int]:
+        """The numbers of the 64 KiB pages of an allocation of which anything is known after ``call``."""
+        sql = f"SELECT DISTINCT offset / {PAGE_BYTES} FROM page WHERE allocation = ? AND call <= ? ORDER BY 1"
+        return list(self._read(lambda row: int(row[0]), sql, (allocation, call), call=call))
 
     def read_memory(self, call: int, address: int, size: int) -> tuple[bytes, bytes | None]:
         """Memory at ``address`` after ``call`` and which bytes of it are known.
@@ -475,7 +498,7 @@ class Trace:
             for row in self._connection.execute(sql, values):
                 try:
                     value = convert(row)
-                except (TypeError, ValueError, LookupError) as error:
+                except (TypeError, ValueError, LookupError, RecursionError) as error:
                     raise TraceError(
                         f"damaged: a row that cannot be read ({error!r})", file=str(self.path), call=call
                     ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any
 
 from zluda.errors import TraceError
 from zluda.tracefile import rows, schema
+from zluda.tracefile.arguments import ArgumentLayout
 from zluda.tracefile.blobs import MAX_BLOB_BYTES, BlobReader
 from zluda.tracefile.reader import Trace
+from zluda.tracefile.replacing import replacing
 from zluda.tracefile.writer import TraceWriter
 
 _LARGEST_STEP = 1 << 62
@@ -75,41 +77,46 @@ def salvage(source: Path, target: Path) -> dict[str, int]:
 
     Raises :class:`TraceError` where ``source`` is no trace at all, or ``target`` is it.
     """
-    _check_is_trace(source)
-    if target.exists() and target.samefile(source):
-        raise TraceError("is the damaged trace; choose another name", file=str(target))
+    check_is_trace(source)
     lost: dict[str, int] = {}
     notes: list[str] = []
-    with schema.sqlite_errors(target), closing(schema.create(target)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as damaged:
-            damaged.text_factory = bytes
-            damaged.execute("PRAGMA trusted_schema = OFF")
-            # Without it SQLite refuses a file that is shorter than its header says.
-            damaged.execute("PRAGMA writable_schema = ON")
-            for table in schema.table_names():
-                if schema.is_optional(table) and not _is_there(damaged, table):
-                    continue
-                failure = _copy(damaged, connection, table)
-                if failure:
-                    notes.append(f"{table}: {failure}")
-        lost |= _drop_bad_blobs(connection, source)
-        lost |= _drop_unreadable(connection)
-        for table, condition in _ORPHANS:
-            gone = connection.execute(f"DELETE FROM {table} WHERE {condition}").rowcount
-            if gone:
-                lost[table] = lost.get(table, 0) + gone
-        if notes or lost:
-            connection.execute(_DOUBT_CAPTURES)
-        connection.execute("COMMIT")
-        schema.fold(connection)
-    with TraceWriter.reopen(target) as writer:
-        for note in notes:
-            writer.add_gap(None, "recovery", f"part of the file could not be read; {note}")
-        for table, count in lost.items():
-            writer.add_gap(None, "recovery", f"rows of {table} that referred to what is lost", count)
-        writer.set_meta({"recovered": True})
+    with replacing(target, source=source) as part:
+        with schema.sqlite_errors(part), closing(schema.create(part)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with closing(_open_damaged(source)) as damaged:
+                for table in schema.table_names():
+                    if schema.is_optional(table) and not _is_there(damaged, table):
+                        continue
+                    failure = _copy(damaged, connection, table)
+                    if failure:
+                        notes.append(f"{table}: {failure}")
+            lost |= _drop_bad_blobs(connection, source)
+            lost |= _drop_unreadable(connection)
+            requirements = _requirements(connection)
+            for table, condition in _ORPHANS:
+                gone = connection.execute(f"DELETE FROM {table} WHERE {condition}").rowcount
+                if gone:
+                    lost[table] = lost.get(table, 0) + gone
+            if notes or lost:
+                connection.execute(_DOUBT_CAPTURES)
+            connection.execute("COMMIT")
+            schema.fold(connection)
+        with TraceWriter.reopen(part) as writer:
+            for note in notes:
+                writer.add_gap(None, "recovery", f"part of the file could not be read; {note}")
+            for table, count in lost.items():
+                writer.add_gap(None, "recovery", f"rows of {table} that referred to what is lost", count)
+            writer.set_meta({"recovered": True, **({"requires": requirements} if requirements else {})})
     return lost | {note: 0 for note in notes}
+
+
+def _open_damaged(source: Path) -> sqlite3.Connection:
+    damaged = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
+    damaged.text_factory = bytes
+    damaged.execute("PRAGMA trusted_schema = OFF")
+    # Without it SQLite refuses a file that is shorter than its header says.
+    damaged.execute("PRAGMA writable_schema = ON")
+    return damaged
 
 
 def check_whole(trace: Trace) -> None:
@@ -136,8 +143,10 @@ def check_whole(trace: Trace) -> None:
                 )
 
 
-def _check_is_trace(source: Path) -> None:
-    """Damage is allowed, but it must have been a trace: magic and application id."""
+def check_is_trace(source: Path) -> None:
+    """Raises :class:`TraceError` where a file is none. Damage is allowed, but it must have been a trace:
+    magic and application id.
+    """
     try:
         schema.check_header(source)
     except TraceError as error:
@@ -163,8 +172,10 @@ def _copy(damaged: sqlite3.Connection, new: sqlite3.Connection, table: str) -> s
     key = schema.keys().get(table)
     if key is not None:
         orders = [", ".join(key), ", ".join(f"{name} DESC" for name in key)]
+        places = [columns.index(name) for name in key]
         runs: Iterator[Iterator[tuple[Any, ...] | str]] = (
-            _read(damaged, f"{select} ORDER BY {order}") for order in orders
+            _in_order(_read(damaged, f"{select} ORDER BY {order}"), places, descending=order is orders[1])
+            for order in orders
         )
     else:
         runs = _readable_runs(damaged, table, select)
@@ -193,6 +204,9 @@ def _readable_runs(
         for row in _read(damaged, sql):
             if isinstance(row, str):
                 yield row
+            elif row[0] <= last:
+                yield _AGAIN
+                return
             else:
                 last = row[0]
                 yield row[1:]
@@ -240,6 +254,32 @@ def _read(damaged: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...] | s
         yield str(error)
 
 
+_AGAIN = "rows come again, or out of order"
+"""Damaged pages can refer to each other so that rows never end."""
+
+
+def _in_order(
+    found: Iterator[tuple[Any, ...] | str], places: Sequence[int], *, descending: bool
+) -> Iterator[tuple[Any, ...] | str]:
+    """Rows as long as their keys, the columns at ``places``, go one way."""
+    last: tuple[Any, ...] | None = None
+    for row in found:
+        if not isinstance(row, str):
+            key = tuple(row[place] for place in places)
+            if last is not None and not _follows(key, last, descending=descending):
+                yield _AGAIN
+                return
+            last = key
+        yield row
+
+
+def _follows(key: tuple[Any, ...], last: tuple[Any, ...], *, descending: bool) -> bool:
+    try:
+        return key < last if descending else key > last
+    except TypeError:  # of other types than the columns hold
+        return False
+
+
 def _insert(
     new: sqlite3.Connection, sql: str, found: Iterator[tuple[Any, ...] | str], types: list[str]
 ) -> tuple[int, str | None]:
@@ -264,29 +304,49 @@ def _drop_unreadable(connection: sqlite3.Connection) -> dict[str, int]:
     lost: dict[str, int] = {}
     for table, key, columns, convert in _CONVERSIONS:
         width = key.count(",") + 1
-        found = connection.execute(f"SELECT {key}, {columns} FROM {table}").fetchall()
+        found = connection.execute(f"SELECT {key}, {columns} FROM {table}")
         bad = [row[:width] for row in found if not _converts(convert, row[width:])]
         where = " AND ".join(f"{name} = ?" for name in key.split(", "))
         connection.executemany(f"DELETE FROM {table} WHERE {where}", bad)
         if bad:
             lost[table] = len(bad)
-    signatures = dict(connection.execute("SELECT id, parameters FROM signature").fetchall())
-    words = {number: 8 * len(json.loads(parameters)) for number, parameters in signatures.items()}
-    bad = [
-        (sequence,)
-        for sequence, signature, size in connection.execute(
-            "SELECT sequence, signature, length(arguments) FROM call"
-        ).fetchall()
-        if size < words.get(signature, 0)
-    ]
+    bad = _unreadable_calls(connection)
     connection.executemany("DELETE FROM call WHERE sequence = ?", bad)
     return lost | ({"call": len(bad)} if bad else {})
+
+
+def _unreadable_calls(connection: sqlite3.Connection) -> list[tuple[int]]:
+    """The calls of which arguments cannot be made."""
+    squeezed = schema.SQUEEZED in _requirements(connection)
+    layouts = {
+        number: ArgumentLayout(rows.signature((number, "", parameters)).parameters, squeezed=squeezed)
+        for number, parameters in connection.execute("SELECT id, parameters FROM signature")
+    }
+    return [
+        (sequence,)
+        for sequence, signature, arguments in connection.execute(
+            "SELECT sequence, signature, arguments FROM call"
+        )
+        if signature in layouts
+        and not _converts(lambda row: layouts[row[0]].decode(row[1], 0), (signature, arguments))
+    ]
+
+
+def _requirements(connection: sqlite3.Connection) -> list[str]:
+    """What a reader of the rows must know. Where `meta` is lost, that is everything: nothing that this
+    version knows makes rows unreadable that do not need it.
+    """
+    found = connection.execute("SELECT value FROM meta WHERE key = 'requires'").fetchone()
+    if found is not None:
+        return [str(one) for one in json.loads(found[0])]
+    (count,) = connection.execute("SELECT count(*) FROM meta").fetchone()
+    return [] if count else sorted(schema.KNOWN_REQUIREMENTS)
 
 
 def _converts(convert: Callable[[Any], object], row: tuple[Any, ...]) -> bool:
     try:
         convert(row)
-    except (TypeError, ValueError, LookupError):
+    except (TypeError, ValueError, LookupError, RecursionError):
         return False
     return True
 

@@ -156,6 +156,8 @@ def check_header(path: Path) -> None:
     check_sqlite()
     file = str(path)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait
+            raise TraceError("is a device or a pipe; a trace is a file", file=file)
         with path.open("rb") as stream:
             header = stream.read(_HEADER_BYTES)
         size = path.stat().st_size

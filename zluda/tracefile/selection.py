@@ -11,7 +11,7 @@ from pathlib import Path
 from zluda.errors import Error
 from zluda.records import dataclass
 
-_CALLS = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
+_CALLS = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?")  # as many digits as 63 bits always take
 _GRAMMAR = "17, 0-100, 0-100/2, kernel:regex or @file"
 
 

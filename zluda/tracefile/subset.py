@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zluda.errors import TraceError
 from zluda.tracefile import schema
-from zluda.tracefile.blobs import BlobStore
-from zluda.tracefile.memory import known_runs, page_numbers
+from zluda.tracefile.memory import Span
 from zluda.tracefile.reader import Trace
-from zluda.tracefile.records import PAGE_BYTES, Allocation
+from zluda.tracefile.records import PAGE_BYTES, Allocation, Page
+from zluda.tracefile.replacing import replacing
 from zluda.tracefile.writer import TraceWriter
 
 STATE_CALL = "zluda_state"
@@ -68,7 +68,6 @@ _ROWS: dict[str, str] = {
     "proof": f"call IN {_CALL}",
     "noise": f"call IN {_CALL} AND allocation IN (SELECT id FROM kept_allocation)",
 }
-_BLOBS = f"id IN ({schema.USED_BLOBS})"
 
 # What is later than the last kept call has not happened yet.
 _FORGET_THE_FUTURE = (
@@ -84,28 +83,46 @@ def write_subset(
     """Write the rows of ``source`` that ``cut`` keeps to a new trace at ``target``.
 
     ``meta`` is added to the source's. Raises :class:`TraceError` where ``target`` is the source itself, or is
-    there and is no trace, or cannot be written.
+    there and is no trace, or cannot be written; what was there is then left as it was.
     """
-    if target.exists() and target.samefile(source.path):
-        raise TraceError("is the trace that is cut; choose another name", file=str(target))
-    with schema.sqlite_errors(target), closing(schema.create(target)) as connection:
-        connection.execute("ATTACH DATABASE ? AS source", (str(source.path.absolute()),))
-        connection.execute("BEGIN IMMEDIATE")
-        _name_kept(connection, cut)
-        bounds = {"first": cut.first, "last": cut.last}
-        for table, where in (*_ROWS.items(), ("blob", _BLOBS)):
-            if schema.has_table(connection, table, "source"):
-                sql = f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {where}"
-                connection.execute(sql, bounds)
-        for statement in _FORGET_THE_FUTURE:
-            connection.execute(statement, bounds if ":last" in statement else {})
-        if cut.state:
-            _put_state(connection, source, cut, progress)
-        connection.execute("COMMIT")
-        connection.execute("DETACH DATABASE source")
-        schema.fold(connection)
-    with TraceWriter.reopen(target) as writer:
-        writer.set_meta(meta)
+    with replacing(target, source=source.path) as part:
+        with errors_of_copying(source.path, part), closing(schema.create(part)) as connection:
+            connection.execute("ATTACH DATABASE ? AS source", (str(source.path.absolute()),))
+            connection.execute("BEGIN IMMEDIATE")
+            _name_kept(connection, cut)
+            bounds = {"first": cut.first, "last": cut.last}
+            for table, where in _ROWS.items():
+                _copy(connection, table, where, bounds)
+            for statement in _FORGET_THE_FUTURE:
+                connection.execute(statement, bounds if ":last" in statement else {})
+            if cut.state:
+                _put_state(connection, source, cut, progress)
+            _copy(connection, "blob", f"id IN ({schema.USED_BLOBS})", {})
+            connection.execute("COMMIT")
+            connection.execute("DETACH DATABASE source")
+            schema.fold(connection)
+        with TraceWriter.reopen(part) as writer:
+            writer.set_meta(meta)
+
+
+@contextmanager
+def errors_of_copying(source: Path, target: Path) -> Iterator[None]:
+    """What SQLite refuses is the target's fault where the system refuses (a full disk); what cannot be read,
+    and rows that no table takes, are the source's.
+    """
+    with schema.sqlite_errors(target):
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            refused = isinstance(error, sqlite3.OperationalError)
+            if refused and "user-defined function" not in str(error):  # those are given texts of the source
+                raise
+            raise TraceError(f"damaged: {error}", file=str(source)) from error
+
+
+def _copy(connection: sqlite3.Connection, table: str, where: str, bounds: Mapping[str, int]) -> None:
+    if schema.has_table(connection, table, "source"):
+        connection.execute(f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {where}", bounds)
 
 
 def _name_kept(connection: sqlite3.Connection, cut: Cut) -> None:
@@ -129,14 +146,13 @@ def _put_state(connection: sqlite3.Connection, source: Trace, cut: Cut, progress
     before = cut.first - 1
     if before not in cut.calls:
         _put_state_call(connection, before, source.call(cut.first).start_ns, source.call(cut.first).thread)
-    blobs = BlobStore(connection)
     live = [one for one in source.live_allocations(before) if one.id in cut.allocations]
     for done, allocation in enumerate(live):
         connection.executemany(
             "INSERT INTO page (call, allocation, offset, length, blob) VALUES (?, ?, ?, ?, ?)",
             (
-                (before, allocation.id, offset, len(data), blobs.put(data))
-                for offset, data in known_contents(source, allocation, before)
+                (before, allocation.id, page.offset, page.length, page.blob)
+                for page in state_rows(source, allocation, before)
             ),
         )
         if progress is not None:
@@ -153,11 +169,29 @@ def _put_state_call(connection: sqlite3.Connection, sequence: int, time: int, th
     )
 
 
-def known_contents(trace: Trace, allocation: Allocation, call: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, contents) of what is known of an allocation after ``call``; no piece crosses a 64 KiB page."""
-    for number in page_numbers(0, allocation.size):
+def state_rows(trace: Trace, allocation: Allocation, call: int) -> Iterator[Page]:
+    """The rows that tell what is known of an allocation after ``call``, in the order in which they hold.
+
+    A row of which nothing is left, since later ones cover it, is none of them.
+    """
+    for number in trace.pages_on_record(allocation.id, call):
         start = number * PAGE_BYTES
-        size = min(PAGE_BYTES, allocation.size - start)
-        data, known = trace.read_allocation(allocation.id, call, start, size)
-        for low, high in [(0, size)] if known is None else known_runs(known):
-            yield start + low, data[low:high]
+        unknown = [(start, min(start + PAGE_BYTES, allocation.size))]
+        needed = []
+        for page in trace.page_history(allocation.id, number, call):
+            covered = (page.offset, page.offset + page.length)
+            left = [part for span in unknown for part in _without(span, *covered)]
+            if left != unknown:
+                needed.append(page)
+                unknown = left
+            if not unknown:
+                break
+        yield from reversed(needed)
+
+
+def _without(span: Span, start: int, stop: int) -> list[Span]:
+    """What of a span is outside of ``[start, stop)``."""
+    low, high = span
+    if stop <= low or high <= start:
+        return [span]
+    return [part for part in ((low, start), (stop, high)) if part[0] < part[1]]
