@@ -14,7 +14,7 @@ from random_kernels import WORDS, random_kernel
 from thread_interpreter import Exited, Thread
 
 from zluda.compiler.analysis.cfg import build_graph
-from zluda.compiler.native import several_entries
+from zluda.compiler.analysis.rounds import several_entries
 from zluda.device.amd import AmdDevice
 from zluda.device.cpu import CpuDevice
 from zluda.ptx import parse_module

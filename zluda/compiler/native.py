@@ -2,15 +2,18 @@
 
 LLVM's back end for AMD GPUs turns divergent branches into EXEC masks. It gives some loops with several
 entries wrong masks (LLVM 22; two of 25 such random graphs). These are written with one entry there: edges to
-what were entries note which, and go to a switch.
+what were entries note which, and go to a switch. Where lanes execute something together in the loop, those at
+the first entry go on first, and the others wait for them; there outer loops' heads are entries too whose
+lanes meet others inside (:mod:`zluda.compiler.analysis.rounds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Jump, Leave, Switch
-from zluda.compiler.analysis.order import strongly_connected
+from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
+from zluda.compiler.analysis.rounds import converges, several_entries
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.ir import Value
 
@@ -18,23 +21,28 @@ DONE, LEAVE = "done", "leave"
 """Where ``ret`` goes, and ``exit``."""
 
 
+class Warp(Protocol):
+    """What threads of a warp know of each other."""
+
+    def part(self, index: int, predicate: Value) -> None:
+        """Before a block's branch on a predicate."""
+        ...
+
+    def some(self, condition: Value) -> Value:
+        """Whether a condition holds for one of those who execute this."""
+        ...
+
+
 class NativeControl:
     """Writes blocks and branches, up to the label ``done``; what stands there is the caller's.
 
-    ``leave`` writes what threads do before they leave the kernel, ``part`` what they do at a block's branch
-    on a predicate. ``masks``: LLVM makes EXEC masks of it.
+    ``leave`` writes what threads do before they leave the kernel. ``warp``: LLVM makes EXEC masks of it
+    (None: for one thread).
     """
 
-    def __init__(
-        self,
-        f: FunctionCodegen,
-        leave: Callable[[], None],
-        part: Callable[[int, Value], None] | None = None,
-        *,
-        masks: bool = True,
-    ) -> None:
-        self.f, self.b, self.leave, self.part = f, f.b, leave, part
-        self.loops = several_entries(f.graph) if masks else []
+    def __init__(self, f: FunctionCodegen, leave: Callable[[], None], warp: Warp | None = None) -> None:
+        self.f, self.b, self.leave, self.warp = f, f.b, leave, warp
+        self.loops = several_entries(f.graph) if warp is not None else []
         self._loop_of = {entry: n for n, entries in enumerate(self.loops) for entry in entries}
         self._chosen: dict[int, Value] = {n: f.b.alloca("i32", align=4) for n in range(len(self.loops))}
         self._pending: list[tuple[str, int]] = []  # edges to entries: label, block
@@ -50,9 +58,31 @@ class NativeControl:
             self._write_edges()
         for n, entries in enumerate(self.loops):
             self.b.label(f"loop.{n}")
-            chosen = self.b.load("i32", self._chosen[n], align=4)
-            self.b.switch(chosen, _label(entries[-1]), [(e, _label(e)) for e in entries[:-1]])
+            self._enter(n, entries)
         self.b.label(DONE)
+
+    def _enter(self, n: int, entries: list[int]) -> None:
+        """From a loop's one entry to what was noted."""
+        b = self.b
+        chosen = b.load("i32", self._chosen[n], align=4)
+        if self.warp is None or not self._meets_in(entries):
+            b.switch(chosen, _label(entries[-1]), [(e, _label(e)) for e in entries[:-1]])
+            return
+        *others, last = sorted(entries, key=self.f.order.sequence.index)
+        for entry in others:
+            first, later = b.fresh("first"), b.fresh("later")
+            here = b.icmp("eq", chosen, entry)
+            b.cond_branch(self.warp.some(here), first, later)
+            b.label(first)
+            b.cond_branch(here, _label(entry), f"loop.{n}")
+            b.label(later)
+        b.branch(_label(last))
+
+    def _meets_in(self, entries: list[int]) -> bool:
+        """Whether lanes execute something together in the innermost loop around these blocks."""
+        around = self.f.order.around(entries[0])
+        innermost = next(c.blocks for c in reversed(around) if set(entries) <= set(c.blocks))
+        return converges(self.f.graph, innermost)
 
     def _end(self, index: int) -> None:
         match self.f.graph.blocks[index].terminator:
@@ -64,8 +94,8 @@ class NativeControl:
                 self.b.branch(LEAVE if exits else DONE)
             case Branch() as branch:
                 predicate = self.f.predicate(branch.predicate, branch.negated).parts[0]
-                if self.part is not None:
-                    self.part(index, predicate)
+                if self.warp is not None:
+                    self.warp.part(index, predicate)
                 self.b.cond_branch(predicate, self._to(branch.taken), self._to(branch.otherwise))
             case Switch(operand, targets):
                 chosen = self.f.read_bits(operand, 32).parts[0]
@@ -89,30 +119,6 @@ class NativeControl:
             self.b.store(entry, self._chosen[self._loop_of[index]], align=4)
             self.b.branch(f"loop.{self._loop_of[index]}")
         self._pending = []
-
-
-def several_entries(graph: Graph) -> list[list[int]]:
-    """The entries of each loop that has more than one, loops in loops too."""
-    found: list[list[int]] = []
-    predecessors = graph.predecessors()
-    work: list[tuple[list[int], frozenset[int]]] = [(graph.reachable(), frozenset())]
-    while work:
-        nodes, cut = work.pop()
-        outside = set(nodes)
-        edges = {n: [s for s in graph.blocks[n].successors if s != EXIT and s not in cut] for n in nodes}
-        for members in strongly_connected(nodes, edges.__getitem__):
-            inside = set(members)
-            if len(members) == 1 and members[0] not in edges[members[0]]:
-                continue
-            entries = [
-                m
-                for m in members
-                if m == 0 or any(p in outside and p not in inside and m in edges[p] for p in predecessors[m])
-            ]
-            if len(entries) > 1:
-                found.append(sorted(entries))
-            work.append((members, cut | set(entries or members[:1])))
-    return found
 
 
 def _label(index: int) -> str:

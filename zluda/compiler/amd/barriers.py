@@ -7,7 +7,7 @@ begins the next generation, who waits polls. A warp counts as 32 threads, and mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
@@ -18,7 +18,6 @@ from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import WARP, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
-from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -30,36 +29,39 @@ _VOTER = 1 << 16
 _DELIVERED = 1 << 31
 
 
+class Together:
+    """What a function's control flow asks the warp (:class:`~zluda.compiler.native.Warp`)."""
+
+    def __init__(self, f: FunctionCodegen, ops: BarrierOps) -> None:
+        names = f.unit.barriers()[0]
+        self.f, self.ops = f, ops
+        self.partings = certain_partings(f.graph, meets(names)) if names else {}
+
+    def some(self, condition: Value) -> Value:
+        """Whether a condition holds for a lane that executes this."""
+        return self.f.b.icmp("ne", self.ops.vote(self.f, condition), 0)
+
+    def part(self, index: int, predicate: Value) -> None:
+        """A warp must not part to different barriers: its wave would be counted at both."""
+        barrier = self.partings.get(index)
+        if barrier is None:
+            return
+        f, b = self.f, self.f.b
+        taken = self.ops.vote(f, predicate)
+        apart, together = b.fresh("apart"), b.fresh("together")
+        all = b.icmp("eq", taken, self.ops.executing(f))
+        b.cond_branch(b.and_(b.icmp("ne", taken, 0), b.not_(all)), apart, together)
+        b.label(apart)
+        self.ops.refuse(f, Refusal(f"{spell(barrier)} reached by a part of a warp", f.place(barrier)))
+        b.branch(together)
+        b.label(together)
+
+
 class BarrierOps(AtomicOps):
     """The part of AMD's TargetOps about barriers."""
 
     def require_whole_warp(self, f: FunctionCodegen) -> None:
-        """Nobody knows where the others are: :meth:`parting` stops those that part for certain."""
-
-    def parting(self, f: FunctionCodegen) -> Callable[[int, Value], None] | None:
-        """Writes, at branches whose sides come to different barriers, that a warp must not part.
-
-        The wave would be counted at the barriers of both sides.
-        """
-        names = f.unit.barriers()[0]
-        partings = certain_partings(f.graph, meets(names)) if names else {}
-
-        def part(index: int, predicate: Value) -> None:
-            if index in partings:
-                self._require_one_side(f, predicate, partings[index])
-
-        return part if partings else None
-
-    def _require_one_side(self, f: FunctionCodegen, predicate: Value, barrier: Instruction) -> None:
-        b = f.b
-        taken = self.vote(f, predicate)
-        apart, together = b.fresh("apart"), b.fresh("together")
-        some, all = b.icmp("ne", taken, 0), b.icmp("eq", taken, self.executing(f))
-        b.cond_branch(b.and_(some, b.not_(all)), apart, together)
-        b.label(apart)
-        self.refuse(f, Refusal(f"{spell(barrier)} reached by a part of a warp", f.place(barrier)))
-        b.branch(together)
-        b.label(together)
+        """Nobody knows where the others are: :class:`Together` stops those that part for certain."""
 
     def loop_head(self, f: FunctionCodegen, blocks: Sequence[int]) -> None:
         """The hardware runs other waves meanwhile."""

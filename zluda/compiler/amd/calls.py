@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.amd.barriers import Together
 from zluda.compiler.amd.machine import STACK, one
 from zluda.compiler.amd.surroundings import packet
 from zluda.compiler.amd.warp import WarpOps
@@ -41,7 +42,7 @@ def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
         if variable.space == "reg":
             loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
             f.initialize(Register(variable.name, variable.type), one(loaded))
-    NativeControl(f, lambda: ops.leave(f), ops.parting(f)).write()
+    NativeControl(f, lambda: ops.leave(f), Together(f, ops)).write()
     for variable, pointer in zip(function.returns, pointers, strict=False):
         if variable.space == "reg":
             result = f.final(Register(variable.name, variable.type)).parts[0]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd import approximate, clusters, slow
+from zluda.compiler.amd.barriers import Together
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.inputs import in_all, unread_inputs
 from zluda.compiler.amd.llvm import Options, emit
@@ -227,7 +228,7 @@ def _define_kernel(unit: Unit, ops: AmdOps) -> None:
     ops.clear_barriers(f)
     if ops.one_warp:
         slow.guard(ops, f, LEAVE)
-    NativeControl(f, lambda: ops.leave(f), ops.parting(f)).write()
+    NativeControl(f, lambda: ops.leave(f), Together(f, ops)).write()
     f.b.branch(LEAVE)
     f.b.label(LEAVE)
     f.b.ret()

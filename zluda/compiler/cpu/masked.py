@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
 from zluda.compiler.analysis.order import Component
+from zluda.compiler.analysis.rounds import in_turn, waited_for
 from zluda.compiler.analysis.uniformity import Zone
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.cpu.apart import Absentees
@@ -39,12 +40,15 @@ class MaskedControl:
         self.entry_mask = entry_mask
         self.zone_of = {n: zone for zone in f.uniformity.zones for n in zone.blocks}
         self.polling = f.uniformity.polling_loops() if f.uniformity.apart else []
-        self._ends: dict[int, list[Component]] = {}  # by block: masked loops whose last block it is
+        self._ends: dict[int, list[Component]] = {}  # by block: masked loops whose rounds end there
+        waited = waited_for(f.graph, f.order)
         for loop in f.order.components:
             zone = self.zone_of.get(loop.head)
             if zone is not None:
-                last = next(n for n in reversed(loop.blocks) if self.zone_of.get(n) is zone)
+                blocks = waited[loop.head].blocks
+                last = next(n for n in reversed(blocks) if self.zone_of.get(n) is zone)
                 self._ends.setdefault(last, []).append(loop)
+        self._ends = {n: in_turn(loops, waited) for n, loops in self._ends.items()}
         self._masks: dict[int, tuple[Value, ...]] = {}
         self._stubs: list[tuple[str, int]] = []
         heads = [loop.head for loop in self.polling]
@@ -242,7 +246,7 @@ class MaskedControl:
 
     def _follow(self, index: int, zone: Zone) -> None:
         """Another round of each loop that ends here, while lanes wait at its head; else the next block."""
-        for loop in reversed(self._ends.get(index, [])):
+        for loop in self._ends.get(index, []):
             on = self.b.fresh("left")
             again = self.b.and_(self._any(self._load_mask(loop.head)), self._may_run(loop.head))
             if loop in self.polling:

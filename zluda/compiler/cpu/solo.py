@@ -232,7 +232,7 @@ def _body(unit: Unit, function: Function, ops: SoloOps) -> Builder:
         if variable.space == "reg":
             loaded = f.b.load(f"i{variable.type.bits}", pointer, align=1)
             f.initialize(Register(variable.name, variable.type), _lane(loaded))
-    NativeControl(f, _nobody_leaves, masks=False).write()
+    NativeControl(f, _nobody_leaves).write()
     for variable, pointer in zip(function.returns, pointers, strict=False):
         if variable.space == "reg":
             f.b.store(f.final(Register(variable.name, variable.type)).parts[0], pointer, align=1)
