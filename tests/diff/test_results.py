@@ -26,6 +26,9 @@ KEYS = [
     *("identical", "within", "noise", "differs", "inherited", "crash", "hang", "unsupported", "no_ptx"),
     *("not_compared", "gap", "not_replayed", "reasons", "first_divergence", "seconds"),
     *("product", "relocated", "fidelity", "printed"),
+    "kernels",
+    "differences",
+    "differences_left_out",
 ]
 
 

@@ -63,6 +63,13 @@ _WORST_FIRST = (1, 2, 0)
     help="memory: on cpu and emulated GPUs, a launch that accesses what is not allocated is a crash.",
 )
 @click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="KERNEL:PARAM=TYPE",
+    help="What a buffer holds, as in 'softmax:2=bf16': kernel by regex, parameter by number or name.",
+)
+@click.option(
     "--learn-noise",
     is_flag=True,
     help="On the GPU that recorded it (cuda:N): keep in the trace what varies from run to run.",
@@ -82,6 +89,7 @@ def command(
     time_limit: float | None,
     schedule: int,
     check: str,
+    dtypes: tuple[str, ...],
     learn_noise: bool,
     repeat: int | None,
     html: str | None,
@@ -109,6 +117,8 @@ def command(
 
     if repeat is not None and not learn_noise:
         raise click.UsageError("--repeat says how often --learn-noise runs a trace")
+    if dtypes and learn_noise:
+        raise click.UsageError("--dtype says how to compare, and --learn-noise compares bits")
     if learn_noise:
         _learn_noise(files, chosen, repeat, as_json=as_json)
 
@@ -127,6 +137,7 @@ def command(
                 time_limit=time_limit,
                 schedule=schedule,
                 check=check,
+                dtype=dtypes,
                 progress=progress,
             )
 

@@ -22,6 +22,8 @@ from zluda.tracefile.records import Dim3, Fidelity
 if TYPE_CHECKING:
     import pandas
 
+    from zluda.diff.kernel_class import StaticClass
+
 
 class CountsAs(Enum):
     """What a verdict does to the verdict of the whole."""
@@ -259,8 +261,8 @@ class FirstDivergence:
                 "element_type": self.buffer.element_type,
                 "index": self.element.index,
                 "address": f"{self.element.address:#x}",
-                "recorded": _json_number(self.element.recorded),
-                "replayed": _json_number(self.element.replayed),
+                "recorded": json_number(self.element.recorded),
+                "replayed": json_number(self.element.replayed),
                 "recorded_bits": f"{self.element.recorded_bits:#x}",
                 "replayed_bits": f"{self.element.replayed_bits:#x}",
                 "ulp": self.element.ulp,
@@ -284,6 +286,8 @@ class ReplayResult:
     meta: Mapping[str, Any] = field(default_factory=dict)
     product: str = ""  # what the device's maker calls it
     relocated: list[dict[str, str | int]] = field(default_factory=list)  # what memory was elsewhere
+    contract: str = "auto"
+    classes: Mapping[str, StaticClass] = field(default_factory=dict)  # by kernel's name
 
     @property
     def verdict(self) -> Verdict:
@@ -316,6 +320,15 @@ class ReplayResult:
     def fidelity(self) -> dict[str, int]:
         """What the recorded GPU ran, seen from the PTX that is replayed (:class:`Fidelity`) → launches."""
         return dict(Counter(one.fidelity.value for one in self.results if one.kind == "launch"))
+
+    def bound(self, kernel: str) -> str:
+        """What launches of a kernel are held to, in words; empty where there is no PTX to tell."""
+        found = self.classes.get(kernel)
+        if found is None:
+            return ""
+        from zluda.diff.kernel_class import bound
+
+        return bound(found, numerics=self.numerics, contract=self.contract)
 
     def exit_status(self, allow: Iterable[Verdict] = ()) -> int:
         return exit_status(self.counts, allow)
@@ -350,10 +363,18 @@ class ReplayResult:
             "relocated": self.relocated,
             "fidelity": self.fidelity,
             "printed": {str(one.call): one.printed for one in self.results if one.printed},
+            **self._details(),
         }
 
+    def _details(self) -> dict[str, Any]:
+        """Each kernel's class, bound and verdicts; and the launches and copies that are not identical."""
+        from zluda.diff.as_json import differences, kernels
 
-def _json_number(value: int | float) -> int | float | str:
+        shown, left_out = differences(self)
+        return {"kernels": kernels(self), "differences": shown, "differences_left_out": left_out}
+
+
+def json_number(value: int | float) -> int | float | str:
     """JSON has no NaN or infinity: those are given as text."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from zluda.diff.kernel_class import StaticClass
     from zluda.diff.results import ReplayResult
+    from zluda.diff.types.override import Override
     from zluda.driver import Driver
+    from zluda.replay.kernel_facts import KernelFacts
     from zluda.replay.noise import NoiseLearner
     from zluda.tracefile import Call, Launch, Selection, Trace
 
@@ -35,6 +38,7 @@ def replay(
     time_limit: float | None = None,
     schedule: int = 0,
     check: str = "none",
+    dtype: str | Iterable[str] = (),
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
@@ -46,14 +50,16 @@ def replay(
     ``zluda.open_device``. ``time_limit`` is the number of seconds after which a launch counts as a hang,
     compiling its kernel apart. ``schedule`` other than 0 varies the order of blocks and warps on the CPU
     and on an emulated AMD GPU, reproducibly. ``check="memory"`` tests on ``cpu`` and emulated GPUs that
-    every access lies in a live allocation; a launch that makes another is a ``crash``. Raises TraceError for
-    a file that cannot be read, DeviceError for a device that is not there, UnsupportedError for an option of
-    a later version.
+    every access lies in a live allocation; a launch that makes another is a ``crash``. ``dtype``
+    (``KERNEL:PARAMETER=TYPE``, several of them) says what buffers hold, over what is found out. Raises
+    TraceError for a file that cannot be read, DeviceError for a device that is not there, UnsupportedError
+    for an option of a later version.
     """
     if mode != "stream":
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
     from zluda import config
     from zluda.device import names
+    from zluda.diff.types.override import parse_overrides
     from zluda.tracefile import Selection, open_trace
     from zluda.tracefile.stripping import Part, require
 
@@ -62,6 +68,7 @@ def replay(
     full = names.resolve(device)
     names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     selection = Selection.parse(select)
+    overrides = parse_overrides([dtype] if isinstance(dtype, str) else dtype)
     with open_trace(os.fspath(path)) as trace:
         if output is not None:
             require(trace, Part.CONTENTS, "written as it was replayed")
@@ -75,6 +82,7 @@ def replay(
             time_limit=time_limit,
             schedule=schedule,
             check=check,
+            overrides=overrides,
             progress=progress,
             started=started,
         )
@@ -91,6 +99,7 @@ def replay_trace(
     time_limit: float | None = None,
     schedule: int = 0,
     check: str = "none",
+    overrides: Sequence[Override] = (),
     progress: Progress | None = None,
     started: float | None = None,
     learner: NoiseLearner | None = None,
@@ -135,7 +144,9 @@ def replay_trace(
         about = {"device": driver.name, "numerics": driver.numerics, "emulated": driver.emulated}
         writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
         chosen = Selection.parse(()) if selection is None else selection
-        player = Player(trace, session, plan, selection=chosen, output=writer, learner=learner)
+        player = Player(
+            trace, session, plan, selection=chosen, output=writer, learner=learner, overrides=overrides
+        )
         stack.callback(player.close)
         if began is not None:
             began(driver)
@@ -156,8 +167,20 @@ def replay_trace(
             seconds=time.perf_counter() - started,
             product=driver.product,
             relocated=player.relocated,
+            contract=contract,
+            classes={} if learner is not None else _classes(trace, player.facts),
             meta={**trace.meta, "not_replayed": dict(player.unplayed)},
         )
+
+
+def _classes(trace: Trace, facts: KernelFacts) -> dict[str, StaticClass]:
+    """The static class of each kernel that was launched; the loosest of those of one name."""
+    found: dict[str, StaticClass] = {}
+    for module, kernel in dict.fromkeys((launch.module, launch.kernel) for launch in trace.iter_launches()):
+        one = facts.static_class(module, kernel)
+        if one is not None and (kernel not in found or one.kind.rank > found[kernel].kind.rank):
+            found[kernel] = one
+    return found
 
 
 def _with_launches(trace: Trace) -> Iterator[tuple[Call, Launch | None]]:

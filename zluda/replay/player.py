@@ -24,11 +24,14 @@ What happens to one call:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from zluda.diff.results import LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.replay.address_plan import AddressPlan
+from zluda.replay.conditions import ConditionPlayer
 from zluda.replay.envelope import Envelopes
 from zluda.replay.graphs import NODES_UNKNOWN, GraphPlayer
 from zluda.replay.handlers import Handler, Phase, Source, delivered_to, handler_of, sources_of
@@ -46,7 +49,11 @@ from zluda.replay.redacted import RedactedMemory
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Launch, Selection, Trace
+from zluda.tracefile.graphs import CONDITIONAL
 from zluda.tracefile.graphs import LAUNCH as GRAPH_LAUNCH
+
+if TYPE_CHECKING:
+    from zluda.diff.types.override import Override
 
 # Calls without a handler whose effect may reach any memory, not just what their arguments point to.
 _REACHES_ANYTHING = ("cuGraphLaunch", "cuLaunch", "cuStreamBatchMemOp", "cuMemcpy3DBatch", "cuMemcpyBatch")
@@ -71,15 +78,20 @@ class Player:
         selection: Selection,
         output: ReplayWriter | None = None,
         learner: NoiseLearner | None = None,
+        overrides: Sequence[Override] = (),
     ) -> None:
-        """``learner`` gathers what varies; without one it is held against what the trace says of that."""
+        """``learner`` gathers what varies; without one it is held against what the trace says of that.
+        ``overrides`` are what the user said of buffers' types.
+        """
         self._trace, self._selection, self._output = trace, selection, output
         record, facts = Record(trace), KernelFacts(trace)
+        self.facts = facts
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
         noise = learner or NoiseFloor(trace, facts)
-        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes, noise)
+        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes, noise, overrides)
         self._graphs = GraphPlayer(trace, self._recovery, selection, self._launches)
+        self._conditions = ConditionPlayer(trace, self._recovery, self._graphs, session.time_limit)
 
     @property
     def unplayed(self) -> Counter[str]:
@@ -119,6 +131,8 @@ class Player:
         node = self._trace.graphs.is_node(call)
         if node and self._graphs.is_end(call):
             results, changed = self._end_of_graph(call)
+        elif node and self._conditions.is_played(call):
+            results, changed = [], {}
         else:
             result, changed = self._play(call, launch, node=node)
             results = [] if result is None else [result]
@@ -156,6 +170,11 @@ class Player:
         handler = handler_of(state, call, base)
         if base == GRAPH_LAUNCH and not self._graphs.begin(call):
             return self._graphs.unplayed(call.sequence, NODES_UNKNOWN), self._without_handler(call, None)[1]
+        if base == GRAPH_LAUNCH:
+            self._conditions.begin(call)
+        if node and call.function == CONDITIONAL:
+            self._conditions.play(call, lambda one, launched: self._play(one, launched, node=True))
+            return None, {}
         phase = None if handler is None else handler.phase
         if node and self._graphs.passed_over is not None and (launch is not None or phase in _NODE_WORK):
             self._graphs.pass_over(launch)
@@ -164,6 +183,7 @@ class Player:
             return self._launches.pass_over(launch), self._settle(call, None)
         if launch is not None and phase is Phase.LAUNCH and node:
             self._graphs.play(call, launch)
+            self._conditions.take(launch)
             return None, {}
         if launch is not None and phase is Phase.LAUNCH:
             result, changed = self._launches.play(call, launch)

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from zluda.diff.metrics import CLASSES, Metrics
 from zluda.diff.proof import Proof
 from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
-from zluda.diff.metrics import CLASSES
 from zluda.errors import Error
 from zluda.report import recording, words
 from zluda.report.names import readable
@@ -216,12 +216,13 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "seconds": words.seconds(result.seconds),
         "share": [(_TONES[verdict.counts_as], counts[verdict]) for verdict in Verdict if counts[verdict]],
         "share_text": ", ".join(f"{counts[v]:,} {v.value}" for v in Verdict if counts[v]),
-        "differences": [_difference(found) for found in failing],
+        "differences": [_difference(found, result) for found in failing],
         "differences_left_out": total_failing - len(failing),
         "reasons": other_reasons(result, _SHOWN_REASONS),
         "relocated_title": _capital(words.relocated(result)),
         "relocated": result.relocated,
-        "rows": [_row(found) for found in rows],
+        "rows": [_row(found, result) for found in rows],
+        "classed": bool(result.classes),
         "rows_title": _capital(words.things(result.results)),
         "timed": any(found.recorded_seconds is not None for found in rows),
         "rows_left_out": len(result.results) - len(rows),
@@ -239,9 +240,12 @@ def _facts(result: ReplayResult) -> list[tuple[str, str]]:
     return [*facts, ("Replay took", words.seconds(result.seconds))]
 
 
-def _row(result: LaunchResult) -> dict[str, Any]:
+def _row(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
+    known = of.classes.get(result.kernel)
     return {
         "call": result.call,
+        "class": "" if known is None else known.kind.value,
+        "bound": of.bound(result.kernel),
         "kernel": result.kernel,
         "readable": readable(result.kernel),
         "grid": words.dimensions(result.grid),
@@ -253,8 +257,9 @@ def _row(result: LaunchResult) -> dict[str, Any]:
     }
 
 
-def _difference(result: LaunchResult) -> dict[str, Any]:
+def _difference(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
     return {
+        "held_to": words.held_to(of, result.kernel),
         "call": result.call,
         "kernel": result.kernel,
         "readable": readable(result.kernel),
@@ -265,7 +270,7 @@ def _difference(result: LaunchResult) -> dict[str, Any]:
 
 
 def _buffer(buffer: BufferComparison) -> dict[str, Any]:
-    elements = f"{words.plural(buffer.elements, 'element')} ({buffer.element_type})"
+    elements = f"{words.plural(buffer.elements, 'element')} ({words.typed(buffer)})"
     facts = [f"{buffer.differing:,} of {elements} differ"]
     facts += [f"{count:,} × {CLASSES[name]}" for name, count in buffer.classes.items() if name != "value"]
     if buffer.max_ulp is not None:
@@ -276,6 +281,9 @@ def _buffer(buffer: BufferComparison) -> dict[str, Any]:
     return {
         "label": buffer.label,
         "summary": "; ".join(facts),
+        "metrics": [
+            _metrics(one, several=len(buffer.metrics) > 1) for one in buffer.metrics if one.differing
+        ],
         "elements": [
             {
                 "index": element.label,
@@ -287,6 +295,18 @@ def _buffer(buffer: BufferComparison) -> dict[str, Any]:
             for element, pair in pairs
         ],
     }
+
+
+def _metrics(metrics: Metrics, *, several: bool) -> str:
+    """A line of what more there is to say of one field."""
+    facts = [f"{metrics.equal:,} equal bit for bit"]
+    unit = "difference" if metrics.max_ulp is None else "ULP"
+    facts += [f"by {unit}: {words.spread(metrics)}"] if metrics.steps else []
+    facts += [f"relative {words.number(metrics.max_relative, 4)}"] if metrics.max_relative else []
+    facts += [f"NMSE {words.number(metrics.nmse, 4)}"] if metrics.recorded and metrics.error.mantissa else []
+    facts += [told] if (told := words.shares(metrics)) else []
+    head = f"{metrics.element_type} at byte {metrics.offset}: " if several else ""
+    return head + "; ".join(facts)
 
 
 def _compared(results: Sequence[LaunchResult]) -> str:

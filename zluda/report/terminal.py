@@ -86,6 +86,7 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
     for failure in failures(result, _SHOWN_FAILURES):
         yield printable(
             f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
+            f"{_held_to(result, failure)}"
         )
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
@@ -111,6 +112,12 @@ def _because(failure: LaunchResult) -> str:
     return "".join(f", {part}" for part in (failure.reason, detail, ran) if part)
 
 
+def _held_to(result: ReplayResult, failure: LaunchResult) -> str:
+    """``; held to 0 ULP: …``, of what was compared and is outside."""
+    told = words.held_to(result, failure.kernel) if failure.verdict is Verdict.DIFFERS else ""
+    return f"; class {told}" if told else ""
+
+
 def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -121,6 +128,9 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     failing = failures(result, _SHOWN_FAILURES)
     if failing:
         console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
+        for kernel in dict.fromkeys(one.kernel for one in failing if one.verdict is Verdict.DIFFERS):
+            if told := words.held_to(result, kernel):
+                console.print(Text(printable(f"  {readable(kernel)}: {told}"), style="dim"))
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
     if result.relocated:
@@ -159,11 +169,18 @@ def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Co
         "verdict": ("left", lambda kernel: kernel.verdicts),
         "compared": ("right", lambda kernel: words.size(kernel.bytes_compared)),
     }
+    if result.classes:
+        columns["class"] = ("left", lambda kernel: _class(result, kernel))
     if any(kernel.recorded_seconds is not None for kernel in kernels):
         columns["recorded GPU time"] = ("right", lambda kernel: words.seconds(kernel.recorded_seconds))
     if not result.emulated:  # an emulator's time is nobody's GPU time
         columns["replay time"] = ("right", lambda kernel: words.seconds(kernel.seconds))
     return columns
+
+
+def _class(result: ReplayResult, kernel: KernelSummary) -> str:
+    found = result.classes.get(kernel.kernel)
+    return "" if found is None else str(found.kind.value)
 
 
 def _failure_table(failing: list[LaunchResult], total: int) -> Table:
@@ -183,6 +200,6 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
             continue
         buffer, element = found
         pair = words.Pair.of(buffer, element)
-        place = (escape(printable(f"{buffer.label} ({buffer.element_type})")), element.label)
+        place = (escape(printable(f"{buffer.label} ({words.typed(buffer)})")), element.label)
         table.add_row(*head, *place, pair.recorded, pair.replayed, pair.ulp)
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from zluda.diff.metrics import KINDS, Metrics
 from zluda.diff.results import (
     BufferComparison,
     CountsAs,
@@ -14,11 +15,12 @@ from zluda.diff.results import (
     ReplayResult,
     Verdict,
 )
+from zluda.diff.types.layout import BYTES, POINTER, Confidence
 from zluda.records import dataclass
 from zluda.report.names import readable
 
 # How many digits tell two numbers of a type apart.
-_DIGITS = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
+_DIGITS = {"f16": 5, "bf16": 4, "f32": 9, "tf32": 9, "f64": 17}
 
 _RAN = {
     "same-ptx": "the GPU ran what was compiled from it",
@@ -99,8 +101,39 @@ def difference(buffer: BufferComparison, element: Element) -> str:
     """``element 17 of out: recorded 1.5, replayed 1.25 (4 ULP)``"""
     pair = Pair.of(buffer, element)
     where = f"element {element.index} {element.place}".rstrip()
-    text = f"{where} of {buffer.label}: recorded {pair.recorded}, replayed {pair.replayed}"
+    unsure = f" ({typed(buffer)})" if buffer.layout.confidence < Confidence.CERTAIN else ""
+    text = f"{where} of {buffer.label}{unsure}: recorded {pair.recorded}, replayed {pair.replayed}"
     return text + (f" ({pair.ulp} ULP)" if pair.ulp else "")
+
+
+def typed(buffer: BufferComparison) -> str:
+    """``f32``; ``f16, likely`` where that is not certain; ``bytes`` where nothing is known."""
+    sure = buffer.layout.confidence
+    if sure is Confidence.CERTAIN or buffer.element_type == BYTES:
+        return buffer.element_type
+    return f"{buffer.element_type}, {'a guess' if sure is Confidence.GUESS else sure}"
+
+
+def held_to(result: ReplayResult, kernel: str) -> str:
+    """``ieee-exact, 0 ULP: …``: a kernel's class and its bound; empty where there is no PTX to tell."""
+    found = result.classes.get(kernel)
+    return "" if found is None else f"{found.kind.value}, {result.bound(kernel)}"
+
+
+def spread(metrics: Metrics) -> str:
+    """``≤ 1: 459, ≤ 2: 621, more: 3``: a histogram's steps."""
+    steps = (
+        (f"≤ {number(edge, 12)}" if edge < float("inf") else "more", count) for edge, count in metrics.steps
+    )
+    return ", ".join(f"{upto}: {count:,}" for upto, count in steps)
+
+
+def shares(metrics: Metrics) -> str:
+    """``nan 3 → 4, subnormal 12 → 0``: kinds of numbers of which one side has more than the other."""
+    names = [name for name in KINDS if metrics.recorded.get(name, 0) != metrics.replayed.get(name, 0)]
+    return ", ".join(
+        f"{name} {metrics.recorded.get(name, 0):,} → {metrics.replayed.get(name, 0):,}" for name in names
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +148,9 @@ class Pair:
 
     @classmethod
     def of(cls, buffer: BufferComparison, element: Element) -> Pair:
-        digits = _DIGITS.get(buffer.element_type)
+        if element.type == POINTER:
+            return cls(f"{element.recorded_bits:#x}", f"{element.replayed_bits:#x}", "")
+        digits = _DIGITS.get(element.type or buffer.element_type)
         recorded, replayed = number(element.recorded, digits), number(element.replayed, digits)
         if recorded == replayed or "nan" in (recorded, replayed):
             recorded += f" ({element.recorded_bits:#x})"

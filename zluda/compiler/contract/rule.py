@@ -246,7 +246,8 @@ class _Rule:
         value = self.values.source(i, k)
         turned = value.negative != (self.instructions[i].opcode == "sub" and k == 1)
         self.outcome.fusions[i] = Fusion(k, p, turned)
-        self.users[p].remove((i, 0))
+        if (i, 0) in self.users[p]:  # a use in another block may count as one that needs the product itself
+            self.users[p].remove((i, 0))
 
     def single_uses(self) -> None:
         """First round: products that one sum reads and nobody else."""
