@@ -6,10 +6,13 @@ import struct
 
 import pytest
 
+from zluda.compiler.tensor_map import Tensor, encode_tiled
 from zluda.diff.types.launches import Find, KernelTypes, launch_outputs
-from zluda.diff.types.layout import BYTES
+from zluda.diff.types.layout import BYTES, Confidence
 from zluda.diff.types.outputs import written_only
+from zluda.diff.types.override import parse_overrides
 from zluda.diff.types.places import Origin
+from zluda.errors import Error
 from zluda.ptx import Function, parse_module
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -253,3 +256,286 @@ def test_an_allocation_is_an_output_only_if_no_parameter_reads_it() -> None:
     allocations = {0x1000: "x", 0x2000: "y"}
     assert launch_outputs(KernelTypes.of(function), apart, within(allocations), {}) == {"y"}
     assert launch_outputs(KernelTypes.of(function), same, within(allocations), {}) == set()
+
+
+# --- structures, halves, pointers, shared memory, calls ----------------------------------------------------
+
+
+def layouts(body: str, **options: object) -> dict[str, str]:
+    """Each origin's layout in words, with the confidence where it is not certain."""
+    found = KernelTypes.of(kernel(body, **options))  # type: ignore[arg-type]
+    told = {}
+    for origin in found.origins:
+        layout = found.layout(origin)
+        assert layout is not None
+        sure = "" if layout.confidence is Confidence.CERTAIN else f" {layout.confidence}"
+        told[origin.name] = f"{layout}{sure}"
+    return told
+
+
+INDEX = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd10, %r1, 24; add.s64 %rd11, %rd0, %rd10;"
+
+
+def test_a_field_of_a_structure_is_known_by_its_place_in_the_period() -> None:
+    body = f"""{INDEX}
+        ld.global.f64 %fd1, [%rd11];
+        ld.global.f32 %f1, [%rd11+8];
+        ld.global.u32 %r2, [%rd11+12];
+        add.s32 %r3, %r2, 1;
+        ld.global.u64 %rd12, [%rd11+16];
+        ld.global.f32 %f2, [%rd12];
+    """
+    assert layouts(body) == {"p0": "{f64, f32, s32, pointer}"}
+
+
+def test_a_loop_that_is_unrolled_and_strides_by_structures_has_the_same_period() -> None:
+    body = """
+        mov.u64 %rd9, %rd0;
+    AGAIN:
+        ld.global.f32 %f1, [%rd9];
+        ld.global.u32 %r2, [%rd9+4];
+        add.s32 %r3, %r2, 1;
+        ld.global.f32 %f2, [%rd9+8];
+        ld.global.u32 %r4, [%rd9+12];
+        add.s32 %r5, %r4, 1;
+        add.s64 %rd9, %rd9, 16;
+        @%p1 bra AGAIN;
+    """
+    assert layouts(body) == {"p0": "{f32, s32}"}
+
+
+def test_what_lies_between_known_fields_is_said_to_be_unknown() -> None:
+    body = f"{INDEX} ld.global.f64 %fd1, [%rd11]; st.global.f32 [%rd11+20], %f1;"
+    assert layouts(body) == {"p0": "{f64 @0, f32 @20; 24 bytes}"}
+
+
+@pytest.mark.parametrize(
+    ("body", "layout"),
+    [
+        # bf16 widened to f32, as compilers do: the upper half of one
+        ("ld.global.b16 %rs1, [%rd0]; mov.b32 %f1, {0, %rs1}; add.f32 %f2, %f1, %f1;", "bf16"),
+        (
+            "ld.global.u16 %rs1, [%rd0]; cvt.u32.u16 %r1, %rs1; shl.b32 %r2, %r1, 16; add.f32 %f2, %r2, %r2;",
+            "bf16",
+        ),
+        (
+            "ld.global.b32 %r1, [%rd0]; shl.b32 %r2, %r1, 16; and.b32 %r3, %r1, 0xffff0000;"
+            "add.f32 %f1, %r2, %r3;",
+            "bf16",
+        ),
+        ("add.f32 %f1, %f2, %f3; mov.b32 {%rs1, %rs2}, %f1; st.global.b16 [%rd0], %rs2;", "bf16"),
+        # halves in words, vectors of words, words in pairs
+        ("ld.global.b32 %r1, [%rd0]; mov.b32 {%rs1, %rs2}, %r1; add.f16 %rs3, %rs1, %rs2;", "f16"),
+        ("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd0]; fma.rn.bf16x2 %r5, %r3, %r3, %r3;", "bf16"),
+        ("ld.global.b64 %rd9, [%rd0]; mov.b64 {%f1, %f2}, %rd9; add.f32 %f3, %f1, %f2;", "f32"),
+        ("ld.global.b32 %r1, [%rd0]; prmt.b32 %r2, %r1, 0, 0x5432; cvt.f32.f16 %f1, %rs1;", "u32 guess"),
+        (
+            "ld.global.b32 %r1, [%rd0]; shr.u32 %r2, %r1, 16; cvt.u16.u32 %rs1, %r2; cvt.f32.f16 %f1, %rs1;",
+            "f16",
+        ),
+        # formats of a byte and less
+        ("ld.global.b16 %rs1, [%rd0]; cvt.rn.f16x2.e5m2x2 %r1, %rs1;", "e5m2"),
+        ("cvt.rn.satfinite.e4m3x2.f32 %rs1, %f1, %f2; st.global.b16 [%rd0], %rs1;", "e4m3"),
+        # integers
+        ("ld.global.b32 %r1, [%rd0]; dp4a.s32.u32 %r2, %r1, %r3, %r4;", "s8"),
+        ("ld.global.u8 %rs1, [%rd0]; add.s16 %rs2, %rs1, 1;", "u8"),
+        ("ld.global.s16 %rs1, [%rd0]; cvt.s32.s16 %r1, %rs1; mul.lo.s32 %r2, %r1, 3;", "s16"),
+        ("mul.wide.s32 %rd9, %r1, %r2; st.global.u64 [%rd0], %rd9;", "s64"),
+        ("ld.global.u64 %rd9, [%rd0]; ld.global.f32 %f1, [%rd9];", "pointer"),
+        ("ld.global.u32 %r1, [%rd0]; st.global.u32 [%rd0+4], %r1;", "u32 guess"),
+        # a zero for floats and integers does not make them one
+        (
+            "mov.b32 %r1, 0; mov.b32 %r2, %r1; add.s32 %r3, %r2, 1; mov.b32 %f1, %r1;"
+            "st.global.b32 [%rd0], %f1;",
+            "f32",
+        ),
+    ],
+)
+def test_first_consumers(body: str, layout: str) -> None:
+    assert layouts(body) == {"p0": layout}
+
+
+def test_an_address_that_is_stored_is_a_pointer() -> None:
+    assert layouts("st.global.u64 [%rd0], %rd1; ld.global.f32 %f1, [%rd1];") == {"p0": "pointer", "p1": "f32"}
+
+
+def test_shared_memory_passes_types_on_in_their_direction() -> None:
+    """Half-precision tiles in, single-precision results out, through one array of bytes."""
+    body = f"""
+        .shared .align 16 .b8 tile[4096];
+        mov.u32 %r20, tile;
+        ld.global.v4.b32 {{%r1, %r2, %r3, %r4}}, [%rd0];
+        st.shared.v4.b32 [%r20], {{%r1, %r2, %r3, %r4}};
+        ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{%r5, %r6}}, [%r20];
+        ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r7}}, [%r20+256];
+        {PRODUCT.replace("%r1, %r2, %r3, %r4", "%f1, %f2, %f3, %f4")}
+        st.shared.f32 [%r20+64], %f1;
+        ld.shared.b32 %r8, [%r20+128];
+        st.global.b32 [%rd1], %r8;
+    """
+    assert layouts(body) == {"p0": "f16 likely", "p1": "f32 likely"}
+
+
+def test_asynchronous_copies_take_the_type_of_what_reads_the_shared_side() -> None:
+    body = """
+        .shared .align 16 .b8 tile[256];
+        mov.u32 %r20, tile;
+        cp.async.cg.shared.global [%r20], [%rd0], 16;
+        ld.shared.f64 %fd1, [tile+8];
+    """
+    assert layouts(body) == {"p0": "f64 likely"}
+
+
+CALLED = """
+.func (.param .b32 result) first_of(.param .b64 where, .param .b32 scale)
+{
+    .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .f32 %f<3>;
+    ld.param.b64 %rd1, [where];
+    ld.param.b32 %r1, [scale];
+    ld.b32 %r2, [%rd1+4];
+    mul.f32 %f1, %r2, %r1;
+    st.param.f32 [result], %f1;
+    ret;
+}
+"""
+
+
+def test_calls_pass_addresses_in_and_values_out() -> None:
+    body = """
+        ld.global.b32 %r3, [%rd1];
+        { .param .b64 a; .param .b32 s; .param .b32 r;
+        st.param.b64 [a], %rd0;
+        st.param.b32 [s], %r3;
+        call (r), first_of, (a, s);
+        ld.param.b32 %r4, [r]; }
+        st.global.b32 [%rd2], %r4;
+    """
+    declared = ", ".join(f".param .u64 p{i}" for i in range(3))
+    loads = " ".join(f"ld.param.u64 %rd{i}, [p{i}];" for i in range(3))
+    own = f".visible .entry k({declared}) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; {loads}{body} ret; }}"
+    module = parse_module(HEADER + CALLED + own)
+    found = KernelTypes.of(module.function("k"), module)
+    assert [str(found.layout(Origin(name))) for name in ("p0", "p1", "p2")] == ["f32", "f32", "f32"]
+
+
+# --- sources beside instructions, and places in allocations ------------------------------------------------
+
+
+def named(name: str, body: str) -> KernelTypes:
+    text = f"{HEADER}.visible .entry {name}(.param .u64 p0, .param .u64 p1) {{ .reg .b64 %rd<9>;"
+    text += (
+        f".reg .b32 %r<9>; .reg .f32 %f<9>; ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; {body} ret; }}"
+    )
+    return KernelTypes.of(parse_module(text).function(name))
+
+
+COPY = "ld.global.u32 %r1, [%rd0]; st.global.u32 [%rd1], %r1;"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "expected"),
+    [
+        ("_Z1kPKfPf", COPY, ("f32 likely", "f32 likely")),
+        ("_Z1kPK6__halfP13__nv_bfloat16", COPY, ("f16 likely", "bf16 likely")),
+        ("_Z1kPK6float4Pj", COPY, ("f32 likely", "u32 certain")),
+        ("_Z1kPKhPv", COPY, ("u32 guess", "u32 guess")),  # bytes of no type in particular
+        ("_Z1kPKfPi", "ld.global.u32 %r1, [%rd0]; add.u32 %r2, %r1, 1;", ("u32 certain", "s32 likely")),
+        ("_Z1kPKjPi", "ld.global.u32 %r1, [%rd0]; add.s32 %r2, %r1, 1;", ("u32 certain", "s32 likely")),
+        ("k", COPY, ("u32 guess", "u32 guess")),
+    ],
+)
+def test_names_of_kernels_are_a_second_source(name: str, body: str, expected: tuple[str, str]) -> None:
+    found = named(name, body)
+    told = [found.layout(Origin(parameter)) for parameter in ("p0", "p1")]
+    assert tuple(f"{one} {one.confidence}" for one in told if one is not None) == expected
+
+
+def test_an_allocation_of_several_tensors_is_typed_part_by_part() -> None:
+    function = kernel("ld.global.f32 %f1, [%rd0]; ld.global.f64 %fd1, [%rd1];")
+    packed = struct.pack("<QQ", 0x1000, 0x1400)
+    (types,) = KernelTypes.of(function).place(packed, within({0x1000: "pool"}), {}).values()
+    assert types.single == BYTES
+    assert [
+        (start, stop, str(region.layout), region.label) for start, stop, region in types.pieces(0, 0x800)
+    ] == [
+        (0, 0x400, "f32", "parameter 0"),
+        (0x400, 0x800, "f64", "parameter 1"),
+    ]
+
+
+def test_two_pointers_into_one_structure_are_one_layout() -> None:
+    step = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd9, %r1, 16;"
+    step += "add.s64 %rd10, %rd0, %rd9; add.s64 %rd11, %rd1, %rd9;"
+    function = kernel(f"{step} ld.global.f32 %f1, [%rd10]; ld.global.f64 %fd1, [%rd11];")
+    packed = struct.pack("<QQ", 0x1010, 0x1018)
+    (types,) = KernelTypes.of(function).place(packed, within({0x1000: "x"}), {}).values()
+    assert str(types.at(0).layout) == "{f32 @0, f64 @8; 16 bytes}"
+
+
+def test_a_row_and_a_column_are_told_by_the_parameter_that_indices_are_multiplied_with() -> None:
+    text = f"""{HEADER}
+.visible .entry k(.param .u64 p, .param .u32 columns)
+{{
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [p];
+    ld.param.u32 %r1, [columns];
+    mov.u32 %r2, %tid.y;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r2, %r1, %r3;
+    mul.wide.s32 %rd2, %r4, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.f32 [%rd3], %f1;
+    ret;
+}}
+"""
+    types = KernelTypes.of(parse_module(text).function("k"))
+    placed = types.place(struct.pack("<QI", 0x1100, 30), within({0x1000: "x"}), {})
+    region = placed["x"].at(0x100)
+    assert region.pitches == (120,)
+    assert region.place(0x100 + 4 * (7 * 30 + 11)) == (7, 11)
+
+
+def test_a_tensor_map_says_what_its_tensor_holds() -> None:
+    tensor = Tensor(9, 0x2000, (64, 32), (128,), (1, 1))  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    text = f"{HEADER}.visible .entry k(.param .align 64 .b8 map[128]) {{ ret; }}"
+    types = KernelTypes.of(parse_module(text).function("k"))
+    (placed,) = types.place(encode_tiled(tensor, (8, 8)), within({0x2000: "x"}), {}).values()
+    assert str(placed.at(0).layout) == "bf16"
+    assert placed.at(0).place(3 * 128 + 10) == (3, 5)
+
+
+# --- what the user says ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("k:0=bf16", {"p0": "bf16", "p1": "f32"}),
+        ("^k$:p1={f64, f32, u32}", {"p0": "f32", "p1": "{f64, f32, u32}"}),
+        ("other:0=bf16", {"p0": "f32", "p1": "f32"}),
+    ],
+)
+def test_a_given_type_outweighs_what_was_found(text: str, expected: dict[str, str]) -> None:
+    function = kernel("ld.global.f32 %f1, [%rd0]; st.global.f32 [%rd1], %f1;")
+    overrides = [one for one in parse_overrides([text]) if one.names(function.name)]
+    found = KernelTypes.of(function, None, overrides)
+    assert {origin.name: str(found.layout(origin)) for origin in found.origins} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("bf16", "expected KERNEL:PARAMETER=TYPE"),
+        ("k:0=float", "'float' is no type"),
+        ("(:0=f32", "no regular expression"),
+    ],
+)
+def test_what_is_no_override_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(Error, match=complaint):
+        parse_overrides([text])
+
+
+def test_an_override_of_a_parameter_that_is_not_there_is_an_error() -> None:
+    (override,) = parse_overrides(["k:7=f32"])
+    with pytest.raises(Error, match="k has 2 parameters"):
+        KernelTypes.of(kernel(""), None, [override])

@@ -140,6 +140,6 @@ def weighed(layout: Layout | None, element: str) -> Layout | None:
     integers = (
         not is_float(field.element) and not is_float(element) and POINTER not in (field.element, element)
     )
-    if integers and field.size == size:
+    if integers and field.size == size and element not in _ANYBODYS:
         return layout._replace(fields=(field._replace(element=element),))
     return layout
