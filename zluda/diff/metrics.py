@@ -370,8 +370,9 @@ def _ulp_by_bits(absolute: Array, left: Array, kind: ElementType) -> Array:
     by the exponent's bits.
     """
     stored = 23 if kind.name == "tf32" else kind.mantissa
-    exponents = (left >> left.dtype.type(stored)) & left.dtype.type((1 << (kind.bits - 1 - stored)) - 1)
-    found: Array = absolute * _units(kind).take(exponents)
+    units = _units(kind)
+    exponents = (left >> left.dtype.type(stored)) & left.dtype.type(len(units) - 1)
+    found: Array = absolute * units.take(exponents)
     return found
 
 
@@ -396,6 +397,8 @@ def _histogram(distances: Array) -> tuple[int, ...]:
     power = distances.view("<i8") + ((1 << 52) - 1)
     np.right_shift(power, 52, out=power)
     power -= 1023 + _NEAREST - 1
+    if power.min() < 1:  # a zero, or, of tf32, less than half a unit
+        power = np.where(distances == 0, 0, np.maximum(power, 1))
     low, high = (min(max(int(one), 0), len(EDGES) - 1) for one in (power.min(), power.max()))
     if high - low > _FEW_STEPS:
         np.clip(power, 0, len(EDGES) - 1, out=power)
