@@ -333,13 +333,15 @@ __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s
   return {total ? scalbn((double)total, (int)exponent - 127 - kept) : 0.0, seen};
 }
 
-// A sum of signed bytes in 256ths of one as an integer of 16 bits.
-static __device__ i32 widened_s8(i32 total) { return total + (((total >> 4) * 257 + 1024) >> 11); }
+// A sum of signed bytes in 256ths of one as an integer of 16 bits. Of probes it may have bits below those.
+static __device__ float widened_s8(double total) {
+  return (float)floor(total + floor(total * 0.0625) * 0.12548828125 + 0.5);  // 257 / 2048
+}
 
 // A finished sum as a float's bits, rounded once: ties away from zero, or up for normalised integers.
 __device__ __noinline__ u32 zluda_finished(const Descriptor *t, Sum sum, u32 channel) {
   if (!filters_floats(t, channel)) {
-    float whole = t->format == S8 ? (float)widened_s8((i32)sum.total) : (float)floor(sum.total / 256 + 0.5);
+    float whole = t->format == S8 ? widened_s8(sum.total) : (float)floor(sum.total / 256 + 0.5);
     if (t->format == S8 || t->format == S16) whole = fmaxf(whole, -32767.0f);
     return as_bits(__fdiv_rn(whole, t->format == U8 || t->format == U16 ? 65535.0f : 32767.0f));
   }
@@ -683,8 +685,8 @@ struct Vector3 {
   float x, y, z;
 };
 
-// What stands for a vector's length: its longest side, 11/32 of the next and a quarter of the shortest. With
-// `diagonal`, 11/16 of that, for the sum or the difference of two.
+// What stands for a vector's length, in ten bits: its longest side, 11/32 of the next and a quarter of the shortest.
+// With `diagonal`, 11/16 of that, for the sum or the difference of two.
 __device__ __noinline__ float zluda_length(Vector3 v, bool solid, bool diagonal) {
   float x = fabsf(v.x), y = fabsf(v.y), z = fabsf(v.z);
   float longest = fmaxf(x, fmaxf(y, z)), shortest = fminf(x, fminf(y, z));
@@ -694,7 +696,7 @@ __device__ __noinline__ float zluda_length(Vector3 v, bool solid, bool diagonal)
   if (solid)
     second = sum_of(cut(second), diagonal ? cut(scaled(eleven(shortest), s - 12)) : __fmul_rn(shortest, 0.25f));
   if (diagonal) longest = cut(scaled(eleven(longest), exponent_of(longest) - 10));
-  return __fadd_rn(longest, second);
+  return cut(__fadd_rn(longest, second));
 }
 
 static __device__ float eleven_16ths(float x) {
@@ -709,18 +711,22 @@ struct Axis {
 
 static __device__ Axis longer(Axis one, Axis other) { return other.length > one.length ? other : one; }
 
-// The longer axis of the footprint that two vectors span. Across an edge of a cube (`bent`) only they count.
+// 11/16 of the sum of two vectors.
+__device__ __noinline__ Axis zluda_diagonal(Vector3 a, Vector3 b, bool solid) {
+  Vector3 sum = {sum_of(a.x, b.x), sum_of(a.y, b.y), sum_of(a.z, b.z)};
+  return {zluda_length(sum, solid, true), {eleven_16ths(sum.x), eleven_16ths(sum.y), 0}};
+}
+
+// The longer axis of the footprint that two vectors span: the first, their sum, the second or their difference, in
+// this order where they are as long. A difference is what the shorter one is taken from. Across an edge of a cube
+// (`bent`) only the two count.
 static __device__ Axis major_axis(Vector3 a, Vector3 b, bool solid, bool bent) {
-  Axis most = longer({zluda_length(a, solid, false), a}, {zluda_length(b, solid, false), b});
-  if (bent) return most;
-  #pragma unroll 1
-  for (int i = 0; i < 2; i++) {
-    Vector3 diagonal = {sum_of(a.x, b.x), sum_of(a.y, b.y), sum_of(a.z, b.z)};
-    float length = zluda_length(diagonal, solid, true);
-    most = longer(most, {length, {eleven_16ths(diagonal.x), eleven_16ths(diagonal.y), 0}});
-    b.x = -b.x, b.y = -b.y, b.z = -b.z;
-  }
-  return most;
+  Axis first = {zluda_length(a, solid, false), a}, second = {zluda_length(b, solid, false), b};
+  if (bent) return longer(first, second);
+  Axis most = longer(longer(first, zluda_diagonal(a, b, solid)), second);
+  if (second.length < first.length) b = {-b.x, -b.y, -b.z};
+  else a = {-a.x, -a.y, -a.z};
+  return longer(most, zluda_diagonal(a, b, solid));
 }
 
 static __device__ const i32 NO_LOD = -(1 << 20);
@@ -763,10 +769,10 @@ __constant__ u8 __zluda_exp2[256] = {
 #include "exp2.inc"
 };
 
-// How many probes there are, each a step from the next, and what the inner and the two outer ones weigh, of
+// The probes of one level: how many, each a step from the next, and what the inner and the two outer ones weigh, of
 // 256 << shift together.
 struct Probes {
-  i32 count, step_x, step_y;  // the steps in 512ths of a texel
+  i32 count, step_x, step_y;  // the steps in 64ths of a texel
   u32 inner, outer, shift;
 };
 
@@ -774,7 +780,9 @@ static __device__ i32 half_up(float x) { return (i32)floorf(x + 0.5f); }
 
 static __device__ float middle_of_step(float x) { return x < 0.25f ? 0 : floorf(x) + 0.5f; }
 
-static __device__ Probes probes_of(Footprint f) {
+// Of a footprint that is longer than a texel of the level by `ratio` 256ths of an octave.
+static __device__ Probes probes_of(Footprint f, i32 ratio) {
+  if (ratio <= 0) return {1, 0, 0, 256, 256, 0};
   // The direction in 64ths, by the four highest bits of the longer side, those of the shorter one and a half each; a
   // shorter side of less than a quarter of one is none.
   float scale = power(3 - exponent_of(fmaxf(fabsf(f.x), fabsf(f.y))));
@@ -783,17 +791,48 @@ static __device__ Probes probes_of(Footprint f) {
   i32 x = half_up(__fdiv_rn(64 * sx, length)), y = half_up(__fdiv_rn(64 * sy, length));
   if (f.x < 0) x = -x;
   if (f.y < 0) y = -y;
-  u32 reciprocal = (f.ratio & 255) ? __zluda_exp2[f.ratio & 255] : 256;
-  if (f.ratio <= 256) {  // two, as far apart as the footprint is longer than wide
-    i32 apart = 256 - (i32)(reciprocal >> (f.ratio >> 8));
-    return {2, 4 * half_up(apart * x * 0.0078125f), 4 * half_up(apart * y * 0.0078125f), 256, 256, 1};
+  u32 reciprocal = (ratio & 255) ? __zluda_exp2[ratio & 255] : 256;
+  if (ratio <= 256) {  // two, as far apart as the footprint is longer than wide
+    i32 apart = 256 - (i32)(reciprocal >> (ratio >> 8));
+    return {2, half_up(apart * x * 0.0078125f), half_up(apart * y * 0.0078125f), 256, 256, 1};
   }
-  u32 shift = f.ratio <= 510 ? 1 : 2, whole = 256 << shift;
-  u32 inner = f.ratio <= 510 ? reciprocal : f.ratio <= 512 ? 256 : reciprocal >> ((f.ratio >> 8) - 2);
+  u32 shift = ratio <= 510 ? 1 : 2, whole = 256 << shift;
+  u32 inner = ratio <= 510 ? reciprocal : ratio <= 512 ? 256 : reciprocal >> ((ratio >> 8) - 2);
   i32 count = 4;
   #pragma unroll 1
   while ((whole - (count - 2) * inner) >> 1 > inner) count += 2;
-  return {count, 4 * x, 4 * y, inner, (whole - (count - 2) * inner) >> 1, shift};
+  return {count, x, y, inner, (whole - (count - 2) * inner) >> 1, shift};
+}
+
+// Where two levels are blended, each has probes of its own. The larger one has as many as the footprint is longer
+// than the width between the two, and as far apart as that; the smaller one a texel apart, as many as there are.
+static __device__ Probes probes_of_level(Footprint f, u32 weight, bool second) {
+  if (second) return probes_of(f, f.ratio - 256 + (i32)weight);
+  Probes p = probes_of(f, f.ratio);
+  if (!weight) return p;
+  i32 wider = __zluda_exp2[256 - weight] >> 1;  // 64 * 2^(weight / 256)
+  p.step_x = p.step_x * wider >> 6, p.step_y = p.step_y * wider >> 6;
+  return p;
+}
+
+// What a level's probes give to a channel, `level_weight` 256ths in all: of each the sum so far is rounded half up.
+template <int DIMENSIONS>
+__device__ __noinline__ Sum zluda_probes_sum(Where w, Probes p, u32 number, u32 level_weight, u32 channel) {
+  Sum sum = {0, 0};
+  u32 whole = 0, before = 0;
+  #pragma unroll 1
+  for (i32 i = 0; i < p.count; i++) {
+    whole += (i == 0 || i == p.count - 1 ? p.outer : p.inner) * level_weight;
+    u32 until = (whole + 128) >> 8, share = until - before;
+    before = until;
+    i32 steps = 2 * (2 * i - p.count + 1);  // halves, in 256ths
+    w.shift_x = steps * p.step_x, w.shift_y = steps * p.step_y;
+    Sum part = zluda_level_sum<DIMENSIONS>(w, number, share, channel);
+    sum.total += part.total;
+    sum.seen |= part.seen;
+  }
+  sum.total /= 1 << p.shift;
+  return sum;
 }
 
 // A fetch by gradients: like one by level, at each probe.
@@ -803,26 +842,18 @@ __device__ __noinline__ uint4 zluda_probed(Where w, Footprint f) {
   i32 fixed = chosen_lod(w.t, w.s, f.lod, true);
   u32 number = min((u32)(w.s->mip_filter ? fixed >> 8 : (fixed + 128) >> 8), w.t->levels - 1);
   u32 next = min(number + 1, w.t->levels - 1), weight = w.s->mip_filter ? fixed & 255 : 0;
-  Probes p = probes_of(f);
   w.probes = true;
   u32 r[4] = {0, 0, 0, 0};
   #pragma unroll 1
   for (u32 c = 0; c < w.t->channels; c++) {
     Sum sum = {0, 0};
     #pragma unroll 1
-    for (i32 i = 0; i < (weight ? 2 : 1) * p.count; i++) {
-      bool second = i >= p.count;
-      i32 place = second ? i - p.count : i;
-      u32 share = place == 0 || place == p.count - 1 ? p.outer : p.inner;
-      i32 steps = 2 * place - p.count + 1;
-      // Of one level alone a step is its texel; of two it is a texel of the level between them.
-      float step = weight ? __fdiv_rn(second ? 64.0f : 128.0f, __zluda_exp2[weight]) : 0.5f;
-      w.shift_x = half_up(steps * p.step_x * step), w.shift_y = half_up(steps * p.step_y * step);
-      Sum part = zluda_level_sum<DIMENSIONS>(w, second ? next : number, share, c);
-      sum.total += part.total * (second ? weight : 256 - weight);
+    for (u32 i = 0; i < (weight ? 2 : 1); i++) {
+      Probes p = probes_of_level(f, weight, i);
+      Sum part = zluda_probes_sum<DIMENSIONS>(w, p, i ? next : number, i ? weight : 256 - weight, c);
+      sum.total += part.total;
       sum.seen |= part.seen;
     }
-    sum.total /= 256 << p.shift;
     u32 value = zluda_finished(w.t, sum, c);
     r[0] = c == 0 ? value : r[0];
     r[1] = c == 1 ? value : r[1];
