@@ -535,7 +535,10 @@ def test_what_is_no_override_is_named(text: str, complaint: str) -> None:
         parse_overrides([text])
 
 
-def test_an_override_of_a_parameter_that_is_not_there_is_an_error() -> None:
-    (override,) = parse_overrides(["k:7=f32"])
-    with pytest.raises(Error, match="k has 2 parameters"):
-        KernelTypes.of(kernel(""), None, [override])
+@pytest.mark.parametrize(
+    ("parameter", "origin"),
+    [("1", Origin("p1")), ("p1", Origin("p1")), ("p0+8", Origin("p0", 8)), ("7", None), ("q", None)],
+)
+def test_overrides_name_parameters_by_number_or_name(parameter: str, origin: Origin | None) -> None:
+    (override,) = parse_overrides([f"k:{parameter}=f32"])
+    assert override.origin_in(kernel("")) == origin

@@ -14,9 +14,16 @@ import click
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="KERNEL:PARAM=TYPE",
+    help="What a buffer holds, as in 'softmax:2=bf16': kernel by regex, parameter by number or name.",
+)
 @click.option("--html", metavar="PAGE", help="Write the result as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(a: str, b: str, allow: str, html: str | None, as_json: bool) -> None:
+def command(a: str, b: str, allow: str, dtypes: tuple[str, ...], html: str | None, as_json: bool) -> None:
     """Compare two records or replays: the memory after each launch, and what each copy delivered to the host.
 
     Launches are paired in order; B is held against A. Exits 0 when all that was compared is identical, 1 when
@@ -26,18 +33,21 @@ def command(a: str, b: str, allow: str, html: str | None, as_json: bool) -> None
     """
     from zluda.diff.results import parse_allow
     from zluda.diff.traces import compare_traces
+    from zluda.diff.types.launches import check_overrides
+    from zluda.diff.types.override import parse_overrides
     from zluda.report.html import check_place
     from zluda.report.terminal import print_result
     from zluda.tracefile import open_trace
     from zluda.tracefile.stripping import Part, require
 
-    allowed = parse_allow(allow)
+    allowed, overrides = parse_allow(allow), parse_overrides(dtypes)
     if html is not None:
         check_place(html)
     with open_trace(a) as left, open_trace(b) as right, _progress(left.counts().launches) as progress:
         for one in (left, right):
             require(one, Part.CONTENTS, "compared")
-        result = compare_traces(left, right, progress=progress)
+        check_overrides(left, overrides)
+        result = compare_traces(left, right, progress=progress, overrides=overrides)
     if as_json:
         print(json.dumps(result.to_json()))
     else:

@@ -59,6 +59,7 @@ def replay(
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
     from zluda import config
     from zluda.device import names
+    from zluda.diff.types.launches import check_overrides
     from zluda.diff.types.override import parse_overrides
     from zluda.tracefile import Selection, open_trace
     from zluda.tracefile.stripping import Part, require
@@ -70,6 +71,8 @@ def replay(
     selection = Selection.parse(select)
     overrides = parse_overrides([dtype] if isinstance(dtype, str) else dtype)
     with open_trace(os.fspath(path)) as trace:
+        if overrides:
+            check_overrides(trace, overrides)
         if output is not None:
             require(trace, Part.CONTENTS, "written as it was replayed")
         return replay_trace(

@@ -13,7 +13,7 @@ from zluda.diff.types.places import Origin, Term
 from zluda.diff.types.regions import BufferTypes, Pointer
 from zluda.diff.types.signature import bits_of, pointee_types
 from zluda.diff.types.votes import evidence
-from zluda.errors import PtxError
+from zluda.errors import Error, PtxError
 from zluda.ptx.module import Function, Variable
 from zluda.records import dataclass
 
@@ -54,7 +54,12 @@ class KernelTypes:
             for index, element in pointee_types(function.name).items()
             if index < len(names)
         }
-        given = {Origin(o.parameter_of(function), o.offset): o.layout for o in overrides}
+        variables = module.variables if module is not None else function.variables
+        given = {
+            origin: one.layout
+            for one in overrides
+            if (origin := one.origin_in(function, variables)) is not None
+        }
         return cls(function, found.votes, found.terms, told, given, dict(parameter_offsets(function)))
 
     def layout(self, origin: Origin) -> Layout | None:
@@ -241,3 +246,29 @@ def launch_outputs(
 
     outputs = written_only(kernel.function)
     return keys(set(outputs)) - keys(set(kernel.votes) - outputs)
+
+
+def check_overrides(trace: Trace, overrides: Sequence[Override]) -> None:
+    """Raises Error naming an override that no launch of the trace has a kernel and parameter for."""
+    kernels = dict.fromkeys((one.module, one.kernel) for one in trace.iter_launches()) if overrides else {}
+    modules = TraceModules(trace)
+    for override in overrides:
+        named = [(module, kernel) for module, kernel in kernels if override.names(kernel)]
+        if not named:
+            raise Error(f"--dtype {override.text}: no kernel that was launched is named so")
+        functions = [found for module, kernel in named if (found := _function(modules, module, kernel))]
+        if not any(override.origin_in(function, names) for function, names in functions):
+            counts = sorted({len(function.parameters) for function, _ in functions})
+            told = f"{named[0][1]} has {' or '.join(map(str, counts))} parameters, the first is 0"
+            raise Error(f"--dtype {override.text}: {told if counts else 'there is no PTX of ' + named[0][1]}")
+
+
+def _function(
+    modules: TraceModules, number: int | None, kernel: str
+) -> tuple[Function, Mapping[str, Variable]] | None:
+    """A kernel and its module's variables; None where there is no PTX of it."""
+    module = None if number is None else modules.get(number)
+    try:
+        return None if module is None else (module.function(kernel), module.variables)
+    except PtxError:
+        return None

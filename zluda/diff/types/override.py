@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from zluda.diff.kinds import element_type
 from zluda.diff.types.layout import Confidence, Field, Layout
+from zluda.diff.types.places import Origin
 from zluda.diff.types.signature import demangled
 from zluda.errors import Error, UnsupportedError
 from zluda.ptx.module import Function
@@ -33,15 +34,16 @@ class Override:
         """Whether it is for a kernel, by the module's name or as a person reads it."""
         return any(self._pattern.search(name) is not None for name in (kernel, demangled(kernel)))
 
-    def parameter_of(self, function: Function) -> str:
-        """The name of what is meant in a kernel; raises Error where it has no such parameter."""
+    def origin_in(self, function: Function, variables: Collection[str] = ()) -> Origin | None:
+        """What is meant in a kernel, where ``variables`` are its module's; None where it has none such."""
         names = [one.name for one in function.parameters]
         if self.parameter.isdecimal():
-            if int(self.parameter) >= len(names):
-                raise Error(f"--dtype {self.text}: {function.name} has {len(names)} parameters, 0 the first")
-            return names[int(self.parameter)]
+            number = int(self.parameter)
+            return Origin(names[number], self.offset) if number < len(names) else None
+        if self.parameter in names or self.parameter in variables:
+            return Origin(self.parameter, self.offset)
         short = [name for name in names if name.endswith(f"_{self.parameter}")]
-        return self.parameter if self.parameter in names or len(short) != 1 else short[0]
+        return Origin(short[0], self.offset) if len(short) == 1 else None
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
