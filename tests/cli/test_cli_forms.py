@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,65 @@ def test_converting_never_replaces_a_trace_by_something_else(tmp_path: Path) -> 
     result = CliRunner().invoke(command, ["convert", str(CORPUS), str(kept)])
     assert isinstance(result.exception, Error) and "not replaced" in str(result.exception)
     assert kept.read_bytes() == CORPUS.read_bytes()
+    source = tmp_path / "saxpy.cu"
+    source.write_text("int main() {}")
+    refused("holds no JSON; not replaced", "convert", CORPUS, source, "--to", "jsonl")
+    assert source.read_text() == "int main() {}"
+    source.write_text("")
+    run("convert", CORPUS, source, "--to", "jsonl")
+    run("convert", CORPUS, source, "--to", "chrome")
+    refused("is a trace already|perhaps a trace already", "convert", CORPUS, tmp_path / "again.bin")
+    assert {path.name for path in tmp_path.iterdir()} == {"kept.json", "saxpy.cu"}
+
+
+def refused(message: str, *arguments: str | Path) -> None:
+    result = CliRunner().invoke(command, [str(a) for a in arguments])
+    assert isinstance(result.exception, Error), (result.output, result.exception)
+    assert re.search(message, str(result.exception))
+
+
+def test_lines_come_from_standard_input_too(tmp_path: Path) -> None:
+    lines = run("convert", CORPUS, "-", "--to", "jsonl").stdout
+    result = CliRunner().invoke(command, ["convert", "-", str(tmp_path / "b.bin")], input=lines)
+    assert result.exit_code == 0, result.exception
+    with open_trace(CORPUS) as one, open_trace(tmp_path / "b.bin") as other:
+        assert one.counts() == other.counts()
+
+
+VERBS = {
+    "info": (),
+    "dump": (),
+    "trim": ("--select", "0", "-o", "b.bin"),
+    "extract": ("0", "-o", "b.bin"),
+    "strip": ("-o", "b.bin"),
+    "recover": ("-o", "b.bin"),
+    "convert": ("b.jsonl",),
+    "diff": (CORPUS,),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_pipe_is_no_trace_and_nobody_waits_for_it(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    refused("pipe: is a device or a pipe", verb, "pipe", *VERBS[verb])
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
+
+
+def test_nothing_is_to_be_recovered_of_what_was_no_trace(tmp_path: Path) -> None:
+    other = tmp_path / "other.bin"
+    other.write_text("no trace")
+    result = CliRunner().invoke(command, ["recover", str(other)])
+    assert "not a trace" in str(result.exception) and "-o PATH" not in str(result.exception)
+    refused("No such file", "recover", tmp_path / "none.bin", "-o", tmp_path / "b.bin")
+
+
+def test_numbers_that_no_call_has_are_refused(tmp_path: Path) -> None:
+    for number in (str(1 << 64), "9" * 5000):
+        refused("expected 17, 0-100", "trim", CORPUS, "--select", f"0-{number}", "-o", tmp_path / "b.bin")
+    run("dump", CORPUS, "--select", f"479-{10**18 - 1}")
 
 
 def test_without_machine_code_it_replays_and_without_contents_it_says_so(tmp_path: Path) -> None:

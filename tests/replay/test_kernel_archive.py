@@ -106,6 +106,90 @@ def test_what_is_missing_or_wrong_is_named(
         convert(archive(tmp_path / "kernel.tar.zst", files), tmp_path / "trace.bin")
 
 
+def changed(**config: object) -> dict[str, bytes]:
+    return {"manifest.json": json.dumps({**MANIFEST, "config": {**MANIFEST["config"], **config}}).encode()}  # type: ignore[dict-item]
+
+
+def pointing(**pointer: object) -> dict[str, bytes]:
+    first = {"pointer_offsets": [{"offset_in_param": 0, "offset_in_buffer": 0, **pointer}]}
+    parameters = [first, *MANIFEST["parameters"][1:]]  # type: ignore[index]
+    return {"manifest.json": json.dumps({**MANIFEST, "parameters": parameters}).encode()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed(grid_dim=[0, 1, 1]), "x is 0; expected a whole number from 1 to 2147483647"),
+        (changed(grid_dim=[1, 1 << 40, 1]), "y is 1099511627776"),
+        (changed(grid_dim=[1, 1]), "not that of a kernel archive"),
+        (changed(grid_dim="xyz"), "not that of a kernel archive"),
+        (changed(block_dim=[1.5, 1, 1]), "x is 1.5"),
+        (changed(block_dim=[1024, 1024, 1]), "a block of 1048576 threads"),
+        (changed(block_dim={"x": True, "y": 1, "z": 1}), "x is True"),
+        (changed(shared_mem_bytes=-1), "shared_mem_bytes is -1"),
+        (pointing(offset_in_param=-8), "offset_in_param is -8; expected a whole number from 0 to 0"),
+        (pointing(offset_in_param=1 << 70), "offset_in_param is"),
+        (pointing(offset_in_buffer=1 << 40), "offset_in_buffer is 1099511627776"),
+        ({"manifest.json": b'["kernel_name"]'}, "not that of a kernel archive"),
+        ({"manifest.json": b"[" * 100_000}, "not that of a kernel archive"),
+        (
+            {"manifest.json": json.dumps({**MANIFEST, "parameters": ["a", "b", "c"]}).encode()},
+            "AttributeError",
+        ),
+        ({"manifest.json": b"\xff\xfe"}, "not that of a kernel archive"),
+    ],
+)
+def test_a_hostile_manifest_is_refused_and_costs_nothing(
+    tmp_path: Path, change: dict[str, bytes], message: str
+) -> None:
+    packed = archive(tmp_path / "kernel.tar.zst", {**FILES, **change})
+    with pytest.raises(TraceError, match=message):
+        convert(packed, tmp_path / "trace.bin")
+    assert list(tmp_path.iterdir()) == [packed]
+
+
+def member(kind: bytes, name: str = "manifest.json", size: int = 0, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.linkname = kind, size, link
+    return info
+
+
+@pytest.mark.parametrize(
+    ("one", "message"),
+    [
+        (member(tarfile.SYMTYPE, link="/etc/passwd"), "no plain file"),
+        (member(tarfile.LNKTYPE, link="nothing"), "no plain file"),
+        (member(tarfile.FIFOTYPE), "no plain file"),
+        (member(tarfile.CHRTYPE), "no plain file"),
+        (member(tarfile.REGTYPE, size=1 << 40), "holds more than"),
+    ],
+)
+def test_hostile_members_are_refused(tmp_path: Path, one: tarfile.TarInfo, message: str) -> None:
+    packed = tmp_path / "kernel.tar.zst"
+    data = one.tobuf() + bytes(1024)
+    packed.write_bytes(zstandard.ZstdCompressor().compress(data))
+    with pytest.raises(TraceError, match=message):
+        convert(packed, tmp_path / "trace.bin")
+
+
+def test_an_archive_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    packed = archive(tmp_path / "kernel.tar.zst", FILES)
+    whole = packed.read_bytes()
+    for kept in range(0, len(whole) - 1, max(1, len(whole) // 12)):
+        packed.write_bytes(whole[:kept])
+        with pytest.raises(TraceError, match=r"kernel\.tar\.zst"):
+            convert(packed, tmp_path / "trace.bin")
+    assert list(tmp_path.iterdir()) == [packed]
+
+
+def test_directories_in_names_lead_nowhere(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    packed = archive(inside / "kernel.tar.zst", {f"../../{name}": data for name, data in FILES.items()})
+    convert(packed, inside / "trace.bin")
+    assert list(tmp_path.iterdir()) == [inside] and len(list(inside.iterdir())) == 2
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "kernel.tar.zst"
     path.write_bytes(b"not an archive")

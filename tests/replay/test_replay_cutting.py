@@ -15,7 +15,8 @@ from zluda.device.base import Dim3
 from zluda.diff.results import ReplayResult, Verdict
 from zluda.errors import TraceError
 from zluda.replay.cutting import Cut, extract, trim
-from zluda.tracefile import Selection, open_trace
+from zluda.tracefile import Selection, TraceWriter, open_trace
+from zluda.tracefile.stripping import Part, strip
 from zluda.tracefile.subset import STATE_CALL
 
 COUNT = 64
@@ -150,6 +151,80 @@ def test_a_part_can_be_cut_again(case: Case, tmp_path: Path) -> None:
         extract(source, again, launches[3])
     case.replay({"add": add})
     assert verdicts(zluda.replay(again, device="cpu")) == [(launches[3], Verdict.IDENTICAL)]
+
+
+def test_a_part_is_trimmed_by_the_numbers_of_the_whole(case: Case, tmp_path: Path) -> None:
+    """Which go beyond the count of its calls; ends of ranges are those of calls that are there."""
+    launches = program(case)
+    part, _ = trimmed(case, tmp_path, f"{launches[1]}-{launches[3]}")
+    again = tmp_path / "again.bin"
+    with open_trace(part) as source:
+        assert source.counts().calls < launches[3]
+        for text, ends in (
+            (f"{launches[3]}", (launches[3], launches[3])),
+            (f"{launches[2]}-999999", (launches[2], launches[3])),
+            (f"{launches[2]}-999999,kernel:none", (launches[2], launches[3])),
+            (f"{launches[1]}-{launches[3]}/2", (launches[1], launches[3] - (launches[3] - launches[1]) % 2)),
+        ):
+            cut = trim(source, again, Selection.parse(text))
+            assert (cut.first, cut.last) == ends, text
+        for text in ("999999", "kernel:none"):
+            with pytest.raises(TraceError, match="no call of this trace is selected"):
+                trim(source, again, Selection.parse(text))
+
+
+def test_a_part_of_a_redacted_trace_keeps_digests_and_verdicts(case: Case, tmp_path: Path) -> None:
+    record = case.record
+    record.start()
+    module = record.module(MODULE)
+    kernel = record.function(module, "add", LAYOUT)
+    x, y = record.allocate(SIZE), record.allocate(SIZE)
+    record.fill(x, 0, COUNT)
+    record.fill(y, 0, COUNT)
+    launches = [
+        record.launch(kernel, parameters(x, y, COUNT), {x: bytes(SIZE), y: bytes(SIZE)}) for _ in range(3)
+    ]
+    record.copy_in(y, ramp(COUNT))
+    launches.append(record.launch(kernel, parameters(x, y, COUNT), {x: ramp(COUNT)}))
+    record.__exit__()
+    redacted, part = tmp_path / "redacted.bin", tmp_path / PART
+    with open_trace(case.path) as source:
+        strip(source, redacted, [Part.CONTENTS])
+    case.replay({"add": add})
+    whole = verdicts(zluda.replay(redacted, device="cpu"))
+    with open_trace(redacted) as source:
+        trim(source, part, Selection.parse(f"{launches[1]}-{launches[3]}"))
+    assert verdicts(zluda.replay(part, device="cpu")) == [v for v in whole if v[0] >= launches[1]]
+    with open_trace(redacted) as source:
+        extract(source, part, launches[3])
+    assert verdicts(zluda.replay(part, device="cpu")) == [(launches[3], Verdict.GAP)]
+
+
+def test_the_state_is_the_rows_that_hold_and_no_more(tmp_path: Path) -> None:
+    """Neither what later rows cover, nor pages that nobody wrote: 2^40 bytes cost nothing."""
+    size = 1 << 40
+    with TraceWriter.create(tmp_path / "a.bin") as writer:
+        signature = writer.signature("cuMemsetD8_v2", [])
+        writer.add_calls([(call, 1, None, signature, call, call, 0, b"") for call in range(8)])
+        memory = writer.add_allocation(0, BASE, size)
+        writer.add_page(1, memory, 0, b"a" * 100)
+        writer.add_page(2, memory, 50, b"b" * 100)  # over half of it
+        writer.add_page(3, memory, 0, b"c" * 20)
+        writer.add_page(4, memory, 40, b"d" * 200)  # over all of the second
+        writer.add_page(4, memory, size - 3, b"end", found=True)
+    with open_trace(tmp_path / "a.bin") as source:
+        trim(source, tmp_path / PART, Selection.parse("6-7"))
+        with open_trace(tmp_path / PART) as kept:
+            pages = kept.pages(5)
+            assert [(one.offset, kept.page_data(one)[:1]) for one in pages] == [
+                (0, b"a"),
+                (0, b"c"),
+                (40, b"d"),
+                (size - 3, b"e"),
+            ]
+            for offset in (0, size - 300):
+                expected = source.read_allocation(memory, 7, offset, 300)
+                assert kept.read_allocation(memory, 7, offset, 300) == expected
 
 
 def test_a_trace_is_not_cut_into_itself(case: Case, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from zluda.errors import TraceError
 from zluda.replay.handlers import HANDLERS, UNIFIED_COPIES, Phase
 from zluda.replay.names import changes_state, entry_name
 from zluda.replay.recovery import why_skipped
+from zluda.replay.redacted import is_redacted
 from zluda.tracefile import Allocation, AllocationKind, Call, Launch, Selection, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
 from zluda.tracefile.subset import Cut, Progress, write_subset
@@ -168,8 +169,7 @@ def _makes_objects(call: Call) -> bool:
 def _narrow(source: Trace, cut: Cut, launch: Launch) -> Cut:
     """Of a cut around one launch, what that launch can reach."""
     modules = frozenset(() if launch.module is None else (launch.module,))
-    calls = list(source.iter_calls(0, launch.call))
-    if any(entry_name(call.function).base.startswith(_INDIRECT) for call in calls):
+    if _has_indirect(source, launch.call) or is_redacted(source):  # contents that point further are not there
         reached = set(cut.allocations)
     else:
         reached = _reached(source, launch) & cut.allocations
@@ -180,7 +180,7 @@ def _narrow(source: Trace, cut: Cut, launch: Launch) -> Cut:
     unneeded = {a.born for a in source.allocations if a.id not in reached and a.kind in _PLAIN} - needed
     kept = frozenset(
         call.sequence
-        for call in calls
+        for call in source.iter_calls(0, launch.call)
         if call.sequence in cut.calls
         and call.sequence not in unneeded
         and (call.sequence not in other or call.sequence in needed)
@@ -188,6 +188,17 @@ def _narrow(source: Trace, cut: Cut, launch: Launch) -> Cut:
     )
     state = launch.call > 0
     return replace(cut, calls=kept, modules=modules, allocations=frozenset(reached), state=state)
+
+
+def _has_indirect(source: Trace, before: int) -> bool:
+    """Whether a call before this one may make launches reach what they do not point to."""
+    if not any(_is_indirect(one.function) for one in source.signatures.values()):
+        return False
+    return any(_is_indirect(call.function) for call in source.iter_calls(0, before))
+
+
+def _is_indirect(function: str) -> bool:
+    return entry_name(function).base.startswith(_INDIRECT)
 
 
 def _asks(call: Call, handles: set[int]) -> bool:
