@@ -132,6 +132,9 @@ class Recorder:
         if control["LOST_THREADS"]:
             text = "threads without a ring (no space or no descriptor for it); their calls are lost"
             self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
+        if control["CHILDRENS_CALLS"]:
+            text = "calls of forked children that are not followed"
+            self.writer.add_gap(None, "child", text, control["CHILDRENS_CALLS"])
         looked = {"bytes_looked_at": control["LOOKED_BYTES"], "bytes_moved": control["MOVED_BYTES"]}
         looked |= {f"{name}_ns": control[f"{name.upper()}_NS"] for name in ("wait", "look", "write")}
         if control["UNTIMED"]:
@@ -154,6 +157,7 @@ class Recorder:
             "launches": self.drain.launches,
             "stall_ns": self.control["STALL_NS"],
             "over_budget": bool(self.control["FLAGS"] & FLAG_OVER_BUDGET),
+            "childrens_calls": self.control["CHILDRENS_CALLS"],
             "lost_threads": self.control["LOST_THREADS"],
             "problems": self.drain.problems,
             "open_call": None if last is None else [last, self.drain.open[last].signature.row["name"]],

@@ -216,6 +216,7 @@ class Session:
             Following(self._take_successor, self._unrecorded) if options.follow_children else None
         )
         self._getting_in = threading.Lock()
+        self._left_out: set[tuple[str, str]] = set()
         # why a child may not be recorded
         self._refusals: tuple[type[Exception], ...] = (Error, OSError, *_errors_of(frida))
         self._finished: list[tuple[Recording, dict[str, Any]]] = []
@@ -431,9 +432,12 @@ class Session:
         alone = self._getting_in.acquire(timeout=_TURN_SECONDS)
         try:
             # A static program never loads the driver, and Frida's loader crashes in one.
-            if self._is_followed(pid) and loads_libraries(f"/proc/{pid}/exe"):
-                hold()
-                self.attach(pid)
+            if not self._is_followed(pid):
+                return
+            if not loads_libraries(f"/proc/{pid}/exe"):
+                raise Error("a static or 32-bit program; nor is what it starts")
+            hold()
+            self.attach(pid)
         except self._refusals as error:
             self._unrecorded(pid, str(error))
         finally:
@@ -446,7 +450,9 @@ class Session:
             return
         about = self._processes.get(pid, {})
         name = Path((about.get("command") or [f"process {pid}"])[0]).name
-        self._note(f"child {pid} ({name}) is not recorded: {reason}")
+        if (name, reason) not in self._left_out:  # once of a program
+            self._left_out.add((name, reason))
+            self._note(f"child {pid} ({name}) is not recorded: {reason}")
         recording = self._recordings.get(about.get("parent") or self._main) or self._recordings.get(
             self._main
         )
@@ -495,6 +501,10 @@ class Session:
             self._problem(text)
         if summary.get("over_budget"):
             self._problem(f"{recording.trace}: reached its budget; the memory of later calls is not recorded")
+        if self._options.follow_children and (lost := summary.get("childrens_calls")):
+            self._problem(
+                f"{recording.trace}: {lost} calls of children forked by a bare clone are not recorded"
+            )
         if "error" in summary:
             self._problem(f"recording stopped: {summary['error']}")
         if summary.get("calls") or summary.get("recovered") or "error" in summary:

@@ -158,6 +158,7 @@ CONTROL = {
     "LOOK_NS": 136,  # time they took to find what changed in the memory of launches, and to take it
     "WRITE_NS": 144,  # of that, to put pages into rings
     "STAYS": 152,  # 1: the agent outlives the session
+    "CHILDRENS_CALLS": 160,  # by forked children that have no agent
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

@@ -247,6 +247,14 @@ goes_to_stream (const struct function * function)
       && (special <= SPECIAL_OPAQUE_WRITE || special == SPECIAL_ALLOCATE || special == SPECIAL_FREE);
 }
 
+/* A call by a forked child that no agent was brought to: one of a bare clone, or of a process that is not followed. */
+static void
+turn_child_away (void)
+{
+  if (state.control != NULL && getpid () != (int) CONTROL (APP_PID))
+    atomic_add (&CONTROL (CHILDRENS_CALLS), 1);
+}
+
 static void
 enter_function (GumInvocationContext * context, const struct function * function)
 {
@@ -254,8 +262,13 @@ enter_function (GumInvocationContext * context, const struct function * function
   struct thread * self;
   u32 index, mode;
 
-  if (function == NULL || !*state.alive)
+  if (function == NULL)
     return;
+  if (!*state.alive)
+  {
+    turn_child_away ();
+    return;
+  }
   if (CONTROL (FLAGS) & (FLAG_STOPPED | FLAG_LEFT))
   {
     turn_away ();
