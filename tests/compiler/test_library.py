@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from zluda.compiler import cache, library
-from zluda.compiler.services import compiled_apart, texture_functions, texture_library
+from zluda.compiler.services import (
+    compiled_apart,
+    texture_callees,
+    texture_functions,
+    texture_library,
+)
 from zluda.compiler.unit import kernel_unit
 from zluda.ptx import Module, parse_module
 
@@ -81,8 +86,19 @@ def test_what_was_compiled_is_not_compiled_again() -> None:
 
 def test_functions_are_reached_through_others_and_each_once() -> None:
     calls = {"a": ("b", "c"), "b": ("c",), "c": (), "d": ()}
+    asked: list[tuple[str, bool]] = []
 
-    def get(name: str) -> library.LibraryFunction:
-        return library.LibraryFunction(name, b"", (), calls[name])
+    def get(name: str, wait: bool) -> library.LibraryFunction | None:
+        asked.append((name, wait))
+        return None if name == "b" and not wait else library.LibraryFunction(name, b"", (), calls[name])
 
-    assert sorted(f.name for f in library.reached(["a"], get)) == ["a", "b", "c"]
+    assert sorted(f.name for f in library.reached(["a"], get, calls.__getitem__)) == ["a", "b", "c"]
+    assert asked[-1] == ("b", True)  # what another process was at comes last
+    assert sorted(asked[:-1]) == [("a", False), ("b", False), ("c", False)]
+
+
+def test_a_texture_functions_callees_are_those_that_its_text_calls() -> None:
+    for name in ("__zluda_tex_2d", "__zluda_query"):
+        calls = set(texture_library().function(name).callees)
+        assert set(texture_callees(name)) == calls & texture_functions()
+    assert "__zluda_descriptor" in texture_callees("__zluda_tex_2d")

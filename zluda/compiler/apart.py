@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import NoReturn, TypeVar
 
+from zluda.compiler import siblings
 from zluda.errors import Error, PtxError, UnsupportedError
 from zluda.records import dataclass
 
@@ -94,10 +95,15 @@ def each_apart(
 ) -> Iterator[tuple[T, Outcome]]:
     """``work(task)`` in forked processes, ``jobs`` at once (0: one a processor).
 
-    Gives (task, outcome) as they end. A process takes one task after the other from those that are left. What
-    is still running is killed when the caller stops listening.
+    Gives (task, outcome) as they end. A process takes one task after the other from those that are left; they
+    make for each other what several need (:mod:`zluda.compiler.siblings`). What is still running is killed
+    when the caller stops listening.
     """
-    jobs = jobs or processors()
+    with siblings.shared():
+        yield from _each(tasks, work, jobs or processors())
+
+
+def _each(tasks: Sequence[T], work: Callable[[T], bytes], jobs: int) -> Iterator[tuple[T, Outcome]]:
     queue, untold = _Queue(len(tasks)), set(range(len(tasks)))
     running: dict[int, _Child] = {}
     poll = select.poll()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 
-from zluda.compiler import cache
-from zluda.compiler.services import texture_functions, texture_library
+from zluda.compiler import cache, siblings
+from zluda.compiler.services import texture_callees, texture_functions, texture_library
 from zluda.compiler.unit import Unit
 from zluda.errors import Error
 from zluda.records import dataclass
@@ -37,11 +37,18 @@ _kept: dict[str, LibraryFunction] = {}
 
 
 def library_function(
-    key: str, name: str, make: Callable[[], LibraryFunction], *, label: str
-) -> LibraryFunction:
-    """``make()``, or what it gave before: in this process, or for the kernel cache."""
+    key: str, name: str, make: Callable[[], LibraryFunction], *, label: str, wait: bool = True
+) -> LibraryFunction | None:
+    """``make()``, or what it gave before: in this process, for another of its job, or for the kernel cache.
+
+    None where another process is at it, and it is not to ``wait`` for that.
+    """
     if key not in _kept:
-        found = cache.remember(key, lambda: _packed(make()), label=f"{label} {name}")
+        found = siblings.once(
+            key, lambda: cache.remember(key, lambda: _packed(make()), label=f"{label} {name}"), wait=wait
+        )
+        if found is None:
+            return None
         start = 4 + int.from_bytes(found[:4], "little")
         symbols, calls, unread, resources = json.loads(found[4:start])
         lists = tuple(symbols), tuple(calls)
@@ -55,16 +62,35 @@ def _packed(function: LibraryFunction) -> bytes:
     return len(told).to_bytes(4, "little") + told + function.code
 
 
-def reached(names: Iterable[str], get: Callable[[str], LibraryFunction]) -> list[LibraryFunction]:
-    """The functions so named and all that they call, each once."""
-    found: dict[str, LibraryFunction] = {}
+def reached(
+    names: Iterable[str],
+    get: Callable[[str, bool], LibraryFunction | None],
+    callees: Callable[[str], Iterable[str]] = texture_callees,
+) -> list[LibraryFunction]:
+    """The functions so named and all that they call, each once.
+
+    ``get(name, wait)`` gives None for one that another process is at, unless it is to wait: those come last.
+    """
+    order = list(_closure(names, callees))
+    found = {name: function for name in order if (function := get(name, False)) is not None}
+    for name in order:
+        if name not in found:
+            function = get(name, True)
+            assert function is not None  # it has waited
+            found[name] = function
+    return [found[name] for name in order]
+
+
+def _closure(names: Iterable[str], callees: Callable[[str], Iterable[str]]) -> dict[str, None]:
+    """The functions so named and all that they call, directly or not."""
+    found: dict[str, None] = {}
     pending = list(names)
     while pending:
         name = pending.pop()
         if name not in found:
-            found[name] = get(name)
-            pending += found[name].calls
-    return list(found.values())
+            found[name] = None
+            pending += callees(name)
+    return found
 
 
 def add_symbols(unit: Unit, functions: Sequence[LibraryFunction]) -> None:

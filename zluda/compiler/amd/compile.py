@@ -53,11 +53,11 @@ def compile_unit(
     """
     chosen = target_id(target_name).target
     ops = target_ops(unit, chosen, wave_size, code_object_version, end_refused=end_refused)
-    options = Options(target_name, ops.wave_size, level=level(unit))
     if unit.outside:
-        code = _with_library(unit, ops, options, code_object_version)
+        code = _with_library(unit, ops, target_name, code_object_version)
     else:
-        code = emit(_kernel_text(unit, ops, code_object_version), options)
+        text = _kernel_text(unit, ops, code_object_version)
+        code = emit(text, Options(target_name, ops.wave_size, level=level(unit)))
     slots, size = parameter_layout(unit.kernel.parameters)
     return CompiledKernel(
         name=unit.kernel.name,
@@ -132,25 +132,26 @@ def _define_functions(unit: Unit, ops: AmdOps) -> None:
         define_function(unit, name, ops)
 
 
-def _with_library(unit: Unit, ops: AmdOps, options: Options, code_object_version: int) -> bytes:
+def _with_library(unit: Unit, ops: AmdOps, target_name: str, code_object_version: int) -> bytes:
     """The object of a kernel that calls texture functions, with these."""
     from zluda.compiler import library  # most kernels need nothing of this
     from zluda.compiler.amd.resources import with_functions
 
-    def get(name: str) -> LibraryFunction:
-        return _library_function(name, unit, ops, options, code_object_version)
+    def get(name: str, wait: bool) -> LibraryFunction | None:
+        return _library_function(name, unit, ops, target_name, code_object_version, wait=wait)
 
     functions = library.reached(unit.outside, get)
     library.add_symbols(unit, functions)
-    code = emit(_kernel_text(unit, ops, code_object_version, [f.unread for f in functions]), options)
+    text = _kernel_text(unit, ops, code_object_version, [f.unread for f in functions])
+    code = emit(text, Options(target_name, ops.wave_size, level=level(unit)))
     sizes, bounded = (ops.target, ops.wave_size), not unit.recursive_functions()
     return with_functions(code, unit.kernel.name, unit.outside, functions, *sizes, bounded=bounded)
 
 
 def _library_function(
-    name: str, caller: Unit, ops: AmdOps, options: Options, code_object_version: int
-) -> LibraryFunction:
-    """A texture function for kernels that are compiled as the caller is."""
+    name: str, caller: Unit, ops: AmdOps, target_name: str, code_object_version: int, *, wait: bool
+) -> LibraryFunction | None:
+    """A texture function for kernels that are compiled as the caller is; see :func:`library.reached`."""
     import dataclasses
 
     from zluda.compiler import library
@@ -159,7 +160,7 @@ def _library_function(
     from zluda.compiler.library import LibraryFunction
     from zluda.compiler.services import NO_KERNEL, texture_library
 
-    told = (options.target, options.wave_size, code_object_version, ops.one_warp, ops.end_refused)
+    told = (target_name, ops.wave_size, code_object_version, ops.one_warp, ops.end_refused)
 
     def make() -> LibraryFunction:
         unit = build_unit(texture_library(), NO_KERNEL, caller.contract)
@@ -171,12 +172,12 @@ def _library_function(
         function = unit.functions[name]
         body += measuring_kernel(name, len(function.returns) + len(function.parameters))
         text = _module_text(body, unread, code_object_version)
-        code, taken = measured(emit(text, Options(*told[:2])))
+        code, taken = measured(emit(text, Options(target_name, ops.wave_size, level=level(unit))))
         lists = tuple(unit.symbols), tuple(unit.outside)
         return LibraryFunction(name, code, *lists, unread, dataclasses.astuple(taken))
 
     key = target_key("library", [name, caller.numerics, caller.contract, repr(told)])
-    return library.library_function(key, name, make, label=options.target)
+    return library.library_function(key, name, make, label=target_name, wait=wait)
 
 
 def _module_text(body: str, unread: str, code_object_version: int, attributes: str = "") -> str:

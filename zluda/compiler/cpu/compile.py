@@ -31,7 +31,7 @@ _NUMERICS = {"native": lambda unit: approximate.compute, "envelope": envelope}
 def compile_unit(unit: Unit) -> CompiledKernel:
     """See :func:`zluda.compiler.compile_kernel`."""
     slots, size = parameter_layout(unit.kernel.parameters)
-    functions = library.reached(unit.outside, lambda name: _library_function(name, unit))
+    functions = library.reached(unit.outside, lambda name, wait: _library_function(name, unit, wait=wait))
     library.add_symbols(unit, functions)
     text = kernel_ir(unit)
     code = emit_object(text, quickly=is_large(unit))
@@ -76,8 +76,8 @@ def _whole(unit: Unit) -> str:
     return f"{functions}\n{FUNCTION_ATTRIBUTES}\n!0 = !{{}}\n"
 
 
-def _library_function(name: str, caller: Unit) -> LibraryFunction:
-    """A texture function for kernels of the caller's numerics."""
+def _library_function(name: str, caller: Unit, *, wait: bool) -> LibraryFunction | None:
+    """A texture function for kernels of the caller's numerics; see :func:`library.reached`."""
 
     def make() -> LibraryFunction:
         unit = kernel_unit(texture_library(), NO_KERNEL, (WARP, 1, 1), caller.contract)
@@ -87,7 +87,7 @@ def _library_function(name: str, caller: Unit) -> LibraryFunction:
         return LibraryFunction(name, emit_object(_whole(unit)), tuple(unit.symbols), tuple(unit.outside))
 
     key = host_key("library", [name, caller.numerics, caller.contract])
-    return library.library_function(key, name, make, label="cpu")
+    return library.library_function(key, name, make, label="cpu", wait=wait)
 
 
 def _define_warp(unit: Unit, ops: CpuOps) -> None:

@@ -110,7 +110,21 @@ def compiled_apart(module: Module) -> frozenset[str]:
 @functools.cache
 def texture_functions() -> frozenset[str]:
     """The names of all functions of the texture library."""
-    return frozenset(_DEFINITION.findall(_text(TEXTURES.file)))
+    return frozenset(_texture_places())
+
+
+@functools.cache
+def texture_callees(name: str) -> tuple[str, ...]:
+    """Functions of the texture library that one of them calls: no other's name is in its text."""
+    start = _texture_places()[name]
+    words = re.findall(r"\w+", _text(TEXTURES.file)[start : _text(TEXTURES.file).index("\n}", start)])
+    return tuple(word for word in dict.fromkeys(words) if word != name and word in texture_functions())
+
+
+@functools.cache
+def _texture_places() -> dict[str, int]:
+    """Where each function of the texture library is defined."""
+    return {match[1]: match.start() for match in _DEFINITION.finditer(_text(TEXTURES.file))}
 
 
 @functools.cache
