@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -60,7 +63,10 @@ def command(
 
     Example: zluda compile saxpy.ptx --target gfx1100 --emit asm --report
     """
-    from zluda.compiler.emit import BINARY, Request, emit_kernels
+    loader = None if kind == "ptx" else Thread(target=_load_llvm)
+    if loader is not None:
+        loader.start()
+    from zluda.compiler.emit import BINARY, Request, emit_kernels, prepare
     from zluda.device import names
 
     module = _module(file)
@@ -82,6 +88,9 @@ def command(
         numerics=names.chosen_numerics(target, numerics),
         contract=contract,
     )
+    prepare(request)
+    if loader is not None:
+        loader.join()  # a process that is forked is to have one thread
     found = emit_kernels(module, kernels, request, jobs=jobs or 0)
     whole = [e for e in found if e.failure is None]
     if kind and whole:
@@ -94,6 +103,12 @@ def command(
                 say(_reason(emitted, file))
     if len(whole) < len(found):
         sys.exit(1 if whole else 2)
+
+
+def _load_llvm() -> None:
+    """Load LLVM's library, beside all else that has to be read: it is 180 MB, and Python need not wait."""
+    with suppress(ImportError, OSError):  # whoever needs it will say so
+        importlib.import_module("llvmlite.binding")
 
 
 def _reason(emitted: Emitted, file: str) -> str:

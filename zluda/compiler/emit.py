@@ -53,7 +53,7 @@ def emit_kernels(module: Module, names: Sequence[str], request: Request, *, jobs
 
     Raises UnsupportedError for what the target does not have at all, DeviceError for an unknown target.
     """
-    _check(request)
+    prepare(request)
 
     def work(name: str) -> bytes:
         data, found = emit_kernel(module, name, request)
@@ -134,8 +134,8 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     return emit(text, Options(request.target, lanes, request.kind, level(unit)))
 
 
-def _check(request: Request) -> None:
-    """What is wrong with a request for every kernel; and what all kernels need is imported before a fork."""
+def prepare(request: Request) -> None:
+    """Import what all kernels need, before a fork. Raises what :func:`emit_kernels` raises."""
     if request.kind and request.kind not in KINDS:
         raise Error(f"{request.kind!r}; expected {', '.join(KINDS)}")
     if request.target == "cpu":
