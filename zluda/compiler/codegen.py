@@ -96,7 +96,8 @@ class FunctionCodegen(RegisterFile):
             apart,
         )
         # Of a thread by itself all registers vary, and it is never missing.
-        self.uniformity = uniformity if function.name in self.unit.solo else uniformity.run()
+        alone = self.geometry.lanes == 1 or function.name in self.unit.solo
+        self.uniformity = uniformity if alone else uniformity.run()
 
     # --- blocks and instructions -----------------------------------------------------------------------
 
@@ -200,16 +201,15 @@ class FunctionCodegen(RegisterFile):
     def read(self, operand: Operand, *, value_only: bool = False, bits: int = 64) -> Lanes:
         """A source operand; ``value_only`` leaves floats as they are. ``bits`` sizes symbols' addresses and
         literals (64: wide enough for all)."""
-        match operand:
-            case Register(special=True):
+        if isinstance(operand, Register):  # most are
+            if operand.special:
                 return self.ops.special(self, operand.name)
-            case Register():
-                lanes = self.read_register(operand)
-                return lanes if value_only else self.observe(lanes)
+            lanes = self.read_register(operand)
+            return lanes if value_only else self.observe(lanes)
+        match operand:
             case Negated(operand=register):
                 lanes = self.read_register(register)
-                shape = Shape(lanes.shape.pattern, lanes.shape.bases)
-                return Lanes(shape, tuple(self.b.not_(p) for p in lanes.parts))
+                return Lanes(lanes.shape.loose, tuple(self.b.not_(p) for p in lanes.parts))
             case Immediate(value=value, float_bits=None):
                 return Lanes(constant_shape(value), (constant(f"i{bits}", value),))
             case Immediate(value=value, float_bits=width):
@@ -264,8 +264,7 @@ class FunctionCodegen(RegisterFile):
         """Every lane plus a constant."""
         if not offset:
             return lanes
-        shape = lanes.shape if lanes.shape.varying else Shape(lanes.shape.pattern, lanes.shape.bases)
-        return Lanes(shape, tuple(self.b.add(p, offset) for p in lanes.parts))
+        return Lanes(lanes.shape.loose, tuple(self.b.add(p, offset) for p in lanes.parts))
 
     def predicate(self, register: Register, negated: bool = False) -> Lanes:
         """A predicate register, negated if so written."""
@@ -302,7 +301,7 @@ class FunctionCodegen(RegisterFile):
         operands = [self._source(o, instruction, i, value_only) for i, o in enumerate(_opened(sources))]
         if reads_carry(instruction):
             operands.append(self.read_register(CARRY))
-        mode, shape = combine(instruction, [o.shape for o in operands], self.geometry)
+        mode, shape = self._mode(instruction, operands)
         results = [
             lowering(self.b, instruction, arguments) for arguments in self._arguments(mode, shape, operands)
         ]
@@ -316,6 +315,11 @@ class FunctionCodegen(RegisterFile):
             if mode == "vector":
                 parts = tuple(self.b.splat(p, self.geometry.width) for p in parts)
             self.write(target, Lanes(shape, parts), signed=signed)
+
+    def _mode(self, instruction: Instruction, operands: list[Lanes]) -> tuple[str, Shape]:
+        if self.geometry.lanes == 1:
+            return "scalar", VARYING
+        return combine(instruction, [o.shape for o in operands], self.geometry)
 
     def _source(self, operand: Operand, instruction: Instruction, position: int, value_only: bool) -> Lanes:
         if isinstance(operand, Immediate) and operand.float_bits is not None:

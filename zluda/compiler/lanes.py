@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from zluda.compiler.analysis.shapes import ZEROS
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.target import VARYING, Geometry, Lanes, Shape
+from zluda.compiler.target import UNIFORM, VARYING, ZEROS, Geometry, Lanes, Shape
 
 
 def uniform(value: Value, *, align: int = 1) -> Lanes:
     """One scalar for all lanes."""
-    return Lanes(Shape(ZEROS, 1, align), (value,))
+    return Lanes(UNIFORM if align == 1 else Shape(ZEROS, 1, align), (value,))
 
 
 def varying(parts: list[Value] | tuple[Value, ...], geometry: Geometry, b: Builder) -> Lanes:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 WARP = 32
+ZEROS = (0,) * WARP
+"""The pattern of what is the same in all lanes; mostly this very tuple."""
 Dim3 = tuple[int, int, int]
 
 
@@ -78,10 +80,18 @@ class Shape:
     @property
     def uniform(self) -> bool:
         """One value in all lanes of the warp."""
-        return self.pattern is not None and self.bases == 1 and not any(self.pattern)
+        if self.pattern is None or self.bases != 1:
+            return False
+        return self.pattern is ZEROS or not any(self.pattern)
+
+    @property
+    def loose(self) -> Shape:
+        """The same, but for what is known of the bases."""
+        return self if self.align == 1 and self.constant is None else Shape(self.pattern, self.bases)
 
 
 VARYING = Shape(None)
+UNIFORM = Shape(ZEROS)
 
 
 @dataclass(frozen=True, slots=True)

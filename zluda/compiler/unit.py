@@ -20,10 +20,12 @@ from zluda.ptx.module import (
     CallPrototype,
     Element,
     Function,
+    Immediate,
     Instruction,
     Label,
     Operand,
     Pair,
+    Register,
     Symbol,
     Variable,
     Vector,
@@ -51,6 +53,9 @@ def kernel_unit(
     return Unit(module, function, block, contract=contract, together=together, apart=outside)
 
 
+_NAMELESS = frozenset((Register, Immediate))  # most operands
+
+
 def symbols_in(operand: Operand) -> Iterator[str]:
     """Names an operand takes the address of (or calls)."""
     match operand:
@@ -74,8 +79,9 @@ def named(function: Function) -> Iterator[tuple[Instruction, str]]:
     """Every symbol a function's instructions name."""
     for instruction in function.instructions:
         for operand in instruction.operands:
-            for name in symbols_in(operand):
-                yield instruction, name
+            if operand.__class__ not in _NAMELESS:
+                for name in symbols_in(operand):
+                    yield instruction, name
 
 
 @dataclass(slots=True)

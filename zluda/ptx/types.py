@@ -71,23 +71,18 @@ class ScalarType(enum.Enum):
 
     __hash__ = object.__hash__  # members are single objects; Enum's own is slow Python
 
-    @property
-    def spelling(self) -> str:
-        """As PTX writes it, without the dot: ``"u32"``."""
-        return self.value[0]
+    spelling: str
+    """As PTX writes it, without the dot: ``"u32"``."""
+    bits: int
+    """Width in bits."""
+    kind: str
+    """``"b"`` bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating, ``"pred"``, ``"ref"`` opaque."""
 
-    @property
-    def bits(self) -> int:
-        """Width in bits."""
-        return self.value[1]
-
-    @property
-    def kind(self) -> str:
-        """``"b"`` bits, ``"u"`` unsigned, ``"s"`` signed, ``"f"`` floating, ``"pred"``, ``"ref"`` opaque."""
-        return self.value[2]
+    def __init__(self, spelling: str, bits: int, kind: str) -> None:
+        self.spelling, self.bits, self.kind = spelling, bits, kind  # read more often than anything else
 
     def __str__(self) -> str:
-        return self.value[0]
+        return self.spelling
 
 
 BY_SPELLING: dict[str, ScalarType] = {t.spelling: t for t in ScalarType}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.targets import Target
-from zluda.compiler.analysis.shapes import UNIFORM
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.target import Geometry, Lanes
+from zluda.compiler.target import VARYING, Geometry, Lanes
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -23,8 +22,8 @@ CONSTANT, GLOBAL, SHARED, STACK, FLAT = (
 
 
 def one(value: Value) -> Lanes:
-    """A thread's value: among one lane everything is uniform, and LLVM finds out what a wave shares."""
-    return Lanes(UNIFORM, (value,))
+    """A thread's value: nothing is known of other threads', and LLVM finds out what a wave shares."""
+    return Lanes(VARYING, (value,))
 
 
 def structure_field(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from zluda.compiler.amd.machine import CONSTANT, FLAT, GLOBAL, SHARED, STACK, one
 from zluda.compiler.amd.special import SpecialRegisters
 from zluda.compiler.amd.surroundings import external
-from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.analysis.shapes import constant_shape
 from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.ir import Value, constant, vector_type
 from zluda.compiler.layout import FUNCTION_STRIDE, FUNCTIONS, parameter_layout
 from zluda.compiler.stops import FAULT_CODES
-from zluda.compiler.target import Lanes, Refusal, Shape
+from zluda.compiler.target import UNIFORM, Lanes, Refusal, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable
 from zluda.ptx.types import ScalarType

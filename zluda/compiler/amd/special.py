@@ -12,11 +12,11 @@ from zluda.compiler.amd import slow
 from zluda.compiler.amd.clusters import CLUSTER_REGISTERS, ClusterOps
 from zluda.compiler.amd.machine import Machine, one
 from zluda.compiler.amd.surroundings import external, grid_size, hardware, hidden, packet
-from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.analysis.shapes import constant_shape
 from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
 from zluda.compiler.idle import IDLE
 from zluda.compiler.ir import Value, constant
-from zluda.compiler.target import WARP, Lanes, Shape
+from zluda.compiler.target import UNIFORM, WARP, Lanes, Shape
 from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -47,11 +47,13 @@ def build_unit(
     """The kernel with all it reaches, but for functions called in ``outside``."""
     unit = kernel_unit(module, name, ANY_BLOCK, contract, together, outside=outside)
     unit.slow_mode = config.load().wave64_slow_mode
-    if any(i.opcode == "atom" and i.type.bits == 128 for i in _instructions(unit)):
+    atomics = (i for i in _instructions(unit) if i.opcode == "atom")
+    if any(i.type.bits == 128 for i in atomics):
         unit.include(EXCHANGE_128)
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
-    own = [Variable(*v) for v, needed in _OWN_SHARED if any(needed(i) for i in _barriers(unit))]
-    if meets_cluster(unit) and not unit.clustered:
+    barriers = list(_barriers(unit))
+    own = [Variable(*v) for v, needed in _OWN_SHARED if any(map(needed, barriers))]
+    if not unit.clustered and any(barrier.has("cluster") for barrier in barriers):
         own.append(Variable(CLUSTER_BARRIER, "shared", ScalarType.U64, 8, (16,)))
     if own:
         unit.shared = SharedLayout([*unit.shared_variables(), *own])

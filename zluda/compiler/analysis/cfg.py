@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
+from zluda.compiler.analysis.operands import definitions
 from zluda.compiler.lower.lanewise import LANEWISE
 from zluda.errors import PtxError
 from zluda.ptx.module import BranchTargets, Function, Instruction, Label, LabelStatement, Operand, Register
@@ -87,6 +88,16 @@ class Graph:
     """Blocks by index; block 0 is the entry. Only reachable blocks have predecessors."""
 
     blocks: list[Block]
+    _definers: dict[str, list[Instruction]] = field(default_factory=dict, init=False)
+
+    def definers(self) -> dict[str, list[Instruction]]:
+        """For each register that is written, by whom; the blocks are not to change any more."""
+        if not self._definers:
+            for block in self.blocks:
+                for instruction in block.instructions:
+                    for register in definitions(instruction):
+                        self._definers.setdefault(register.name, []).append(instruction)
+        return self._definers
 
     def predecessors(self) -> list[list[int]]:
         """For each block, who jumps there (from reachable blocks)."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Set
 
 from zluda.compiler.analysis.cfg import Graph
-from zluda.compiler.analysis.operands import definitions
 from zluda.ptx.module import Immediate, Instruction, Operand, Register
 from zluda.ptx.types import ScalarType
 
@@ -28,11 +27,7 @@ def flushed_registers(graph: Graph, given: Set[str]) -> set[str]:
 
     ``given`` are those that may have another value when the function is entered.
     """
-    definers: dict[str, list[Instruction]] = {}
-    for block in graph.blocks:
-        for instruction in block.instructions:
-            for register in definitions(instruction):
-                definers.setdefault(register.name, []).append(instruction)
+    definers = graph.definers()
     found = {n for n, instructions in definers.items() if all(map(_may_flush, instructions))} - given
     changed = True
     while changed:

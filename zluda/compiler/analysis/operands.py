@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from zluda.compiler.lower.lanewise import reads_carry, writes_carry
 from zluda.ptx.module import (
@@ -10,6 +11,7 @@ from zluda.ptx.module import (
     Element,
     Indexed,
     Instruction,
+    Minus,
     Negated,
     Operand,
     Pair,
@@ -25,29 +27,25 @@ CARRY = Register("%CC.CF", ScalarType.PRED)
 """The condition code register's carry flag (PTX ISA 9.7.2), which no operand names."""
 
 
-def registers(operand: Operand) -> Iterator[Register]:
+def registers(operand: Operand) -> list[Register]:
     """The registers an operand names, special ones left out."""
-    match operand:
-        case Register():
-            if not operand.special:
-                yield operand
-        case Address():
-            yield from registers(operand.base)
-        case Element():
-            yield from registers(operand.index)
-        case Vector():
-            for element in operand.elements:
-                yield from registers(element)
-        case Pair():
-            yield from registers(operand.first)
-            yield from registers(operand.second)
-        case Negated() | Selected():
-            yield from registers(operand.operand)
-        case Indexed():
-            for part in (*operand.objects, operand.coordinates):
-                yield from registers(part)
-        case _:
-            return
+    if isinstance(operand, Register):
+        return [] if operand.special else [operand]
+    inside = _INSIDE.get(type(operand))
+    return [] if inside is None else [r for part in inside(operand) for r in registers(part)]
+
+
+_INSIDE: dict[type, Callable[[Any], Iterable[Operand]]] = {
+    Address: lambda o: (o.base,),
+    Element: lambda o: (o.index,),
+    Vector: lambda o: o.elements,
+    Pair: lambda o: (o.first, o.second),
+    Negated: lambda o: (o.operand,),
+    Selected: lambda o: (o.operand,),
+    Minus: lambda o: (o.operand,),
+    Indexed: lambda o: (*o.objects, o.coordinates),
+}
+"""The operands that an operand is made of."""
 
 
 def split(instruction: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -61,9 +59,13 @@ def split(instruction: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand,
 
 def definitions(instruction: Instruction) -> list[Register]:
     """Registers written."""
-    found = [
-        r for operand in split(instruction)[0] if not isinstance(operand, _PLACES) for r in registers(operand)
-    ]
+    destinations = split(instruction)[0]
+    if len(destinations) == 1 and destinations[0].__class__ not in _PLACES:
+        found = registers(destinations[0])  # as it mostly is
+    else:
+        found = [
+            r for operand in destinations if not isinstance(operand, _PLACES) for r in registers(operand)
+        ]
     return [*found, CARRY] if writes_carry(instruction) else found
 
 
@@ -71,8 +73,12 @@ def uses(instruction: Instruction) -> list[Register]:
     """Registers read; the guard first."""
     found = [instruction.guard.register] if instruction.guard else []
     destinations, sources = split(instruction)
-    found += [r for operand in destinations if isinstance(operand, _PLACES) for r in registers(operand)]
-    found += [r for operand in sources for r in registers(operand)]
+    for operand in destinations:
+        if isinstance(operand, _PLACES):
+            found += registers(operand)
+    for operand in sources:
+        found += registers(operand)
     if instruction.opcode == "wgmma":  # the accumulators are read as well
-        found += [r for operand in destinations for r in registers(operand)]
+        for operand in destinations:
+            found += registers(operand)
     return [*found, CARRY] if reads_carry(instruction) else found

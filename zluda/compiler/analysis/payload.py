@@ -69,18 +69,12 @@ def reads_value_only(instruction: Instruction) -> bool:
 
 def computed_registers(graph: Graph) -> dict[str, str]:
     """Registers held as floats, with their LLVM type."""
-    definers: dict[str, list[Instruction]] = {}
-    widths: dict[str, int] = {}
-    for block in graph.blocks:
-        for instruction in block.instructions:
-            for register in definitions(instruction):
-                definers.setdefault(register.name, []).append(instruction)
-                widths[register.name] = register.type.bits
+    definers = graph.definers()
     found: dict[str, str] = {}
     for name, instructions in definers.items():
         elements = {result_element(i) for i in instructions if not _moves(i)}
         element = elements.pop() if len(elements) == 1 else None
-        if element is not None and widths[name] == (32 if element == "float" else 16):
+        if element is not None and _width(name, instructions[0]) == (32 if element == "float" else 16):
             found[name] = element
     changed = True
     while changed:
@@ -89,6 +83,10 @@ def computed_registers(graph: Graph) -> dict[str, str]:
             del found[name]
         changed = bool(lost)
     return found
+
+
+def _width(name: str, definer: Instruction) -> int:
+    return next(register.type.bits for register in definitions(definer) if register.name == name)
 
 
 def _moves(instruction: Instruction) -> bool:

@@ -11,19 +11,19 @@ with the same answer, to learn how an instruction is computed:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from zluda.compiler.lower.lanewise import reads_carry, writes_carry
-from zluda.compiler.target import VARYING, WARP, Geometry, Shape
+from zluda.compiler.target import UNIFORM, VARYING, ZEROS, Geometry, Shape
 from zluda.ptx.module import Instruction, Register, Vector
 
-ZEROS = (0,) * WARP
-UNIFORM = Shape(ZEROS)
 _ALIGN_CAP = 1 << 40
 
 Rule = Callable[[Instruction, Sequence[Shape]], Shape | None]
 
 
+@functools.lru_cache(maxsize=4096)
 def constant_shape(value: int) -> Shape:
     """The shape of a literal."""
     return Shape(ZEROS, 1, lowest_bit(value), value)
@@ -36,8 +36,8 @@ def lowest_bit(value: int) -> int:
 
 def group_uniform(shape: Shape, geometry: Geometry) -> bool:
     """Whether the lanes of each group are equal."""
-    if shape.pattern is None:
-        return False
+    if shape.pattern is None or shape.pattern is ZEROS:
+        return shape.pattern is not None
     width = geometry.width
     return all(len(set(shape.pattern[g : g + width])) == 1 for g in range(0, geometry.lanes, width))
 
@@ -63,7 +63,7 @@ def combine(instruction: Instruction, shapes: Sequence[Shape], geometry: Geometr
     rule = None if reads_carry(instruction) or writes_carry(instruction) else _RULES.get(instruction.opcode)
     if all(s.uniform for s in shapes):
         found = rule(instruction, shapes) if rule else None
-        return "scalar", Shape(ZEROS, 1, found.align if found else 1, found.constant if found else None)
+        return "scalar", Shape(ZEROS, 1, found.align, found.constant) if found else UNIFORM
     if rule and all(s.pattern is not None for s in shapes):
         found = rule(instruction, shapes)
         if found is not None:

@@ -20,9 +20,9 @@ from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.liveness import Liveness
 from zluda.compiler.analysis.operands import CARRY, definitions, split
 from zluda.compiler.analysis.order import Component, Order
-from zluda.compiler.analysis.shapes import UNIFORM, combine, constant_shape, group_uniform, join
+from zluda.compiler.analysis.shapes import combine, constant_shape, group_uniform, join
 from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
-from zluda.compiler.target import VARYING, Geometry, Shape
+from zluda.compiler.target import UNIFORM, VARYING, Geometry, Shape
 from zluda.ptx.module import (
     Address,
     Element,
@@ -132,11 +132,9 @@ class Uniformity:
 
     def shape(self, operand: Operand) -> Shape | None:
         """An operand's shape; None for a register not defined yet."""
+        if isinstance(operand, Register):  # most are
+            return self.special(operand.name) if operand.special else self.shapes.get(operand.name)
         match operand:
-            case Register(name=name, special=True):
-                return self.special(name)
-            case Register(name=name):
-                return self.shapes.get(name)
             case Negated(operand=inner):
                 return self.shapes.get(inner.name)
             case Immediate(value=value, float_bits=None):

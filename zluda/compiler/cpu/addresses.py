@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import UNIFORM, ZEROS, constant_shape, lowest_bit
+from zluda.compiler.analysis.shapes import constant_shape, lowest_bit
 from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.cpu.bounds import check_bounds
 from zluda.compiler.cpu.context import SHARED_STRIDE
@@ -20,7 +20,7 @@ from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import narrow, uniform, varying
 from zluda.compiler.layout import FUNCTIONS, parameter_layout, round_up
 from zluda.compiler.stops import FAULT_CODES, sized
-from zluda.compiler.target import WARP, Geometry, Lanes, Shape
+from zluda.compiler.target import UNIFORM, WARP, ZEROS, Geometry, Lanes, Shape
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Variable
 

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from zluda.compiler.analysis.shapes import ZEROS, group_uniform
+from zluda.compiler.analysis.shapes import group_uniform
 from zluda.compiler.cpu.addresses import AddressOps
 from zluda.compiler.cpu.special import context_pointer
 from zluda.compiler.ir import Value, constant, mangle
 from zluda.compiler.lanes import base, group_pattern, narrow, uniform, vector
-from zluda.compiler.target import VARYING, Geometry, Lanes, Shape
+from zluda.compiler.target import VARYING, ZEROS, Geometry, Lanes, Shape
 from zluda.ptx.types import ScalarType
 
 if TYPE_CHECKING:

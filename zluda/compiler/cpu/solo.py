@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import ZEROS, lowest_bit
+from zluda.compiler.analysis.shapes import lowest_bit
 from zluda.compiler.clusters import alias
 from zluda.compiler.cpu.addresses import STACK_ALIGN, lane_stride, stack_variable
 from zluda.compiler.cpu.atomics import one_lane
@@ -21,7 +21,7 @@ from zluda.compiler.ir import Builder, Value
 from zluda.compiler.lanes import uniform
 from zluda.compiler.native import DONE, NativeControl
 from zluda.compiler.stops import FAULT_CODES, sized
-from zluda.compiler.target import VARYING, CallValue, Geometry, Lanes, Refusal, Shape
+from zluda.compiler.target import VARYING, ZEROS, CallValue, Geometry, Lanes, Refusal, Shape
 from zluda.compiler.unit import Unit
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Function, Register, Variable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.shapes import UNIFORM, constant_shape
+from zluda.compiler.analysis.shapes import constant_shape
 from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
 from zluda.compiler.cpu.context import Context
 from zluda.compiler.idle import IDLE
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lanes import uniform, varying
-from zluda.compiler.target import VARYING, WARP, Geometry, Lanes, Shape
+from zluda.compiler.target import UNIFORM, VARYING, WARP, Geometry, Lanes, Shape
 from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from zluda.compiler.lower.lane_loops import if_lanes, while_lanes
 from zluda.compiler.lower.mbarrier import change
 from zluda.compiler.lower.memory import address_of, map_lanes, taken
 from zluda.compiler.lower.table import base_space, lowers, named_space
-from zluda.compiler.target import Lanes, Shape
+from zluda.compiler.target import Lanes
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import Immediate, Instruction, Operand, Register
 from zluda.ptx.types import ScalarType
@@ -63,9 +63,8 @@ def _place(f: FunctionCodegen, space: str, operand: Operand) -> _Place:
 def _moved(f: FunctionCodegen, place: _Place, by: Value) -> _Place:
     """The place ``by`` (a scalar ``i32``) bytes further."""
     space, address, offset = place
-    shape = address.shape if address.shape.varying else Shape(address.shape.pattern, address.shape.bases)
     parts = tuple(f.b.add(p, f.b.splat(f.b.resize(by, p.type), p.lanes)) for p in address.parts)
-    return space, Lanes(shape, parts), offset
+    return space, Lanes(address.shape.loose, parts), offset
 
 
 def _transfer(f: FunctionCodegen, target: _Place, source: _Place, type: ScalarType, count: int) -> None:
