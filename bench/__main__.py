@@ -26,6 +26,7 @@ BENCHMARKS = {
     "numerics": "Native numerics against exact models on the CPU; what envelopes cost",
     "tensor_cores": "Tensor-core instructions on the CPU device",
     "runner": "The runner's channel",
+    "comparing": "Comparing buffers that differ",
     "emulator": "The AMD emulator, beside the prototype that it replaced",
     "amd_code": "AMD code from PTX against clang's from OpenCL C",
     "record_overhead": "Recording: the drain",
