@@ -23,7 +23,7 @@ TABLES = {
     "srgb.inc": SRGB,
     "srgb_limits.inc": srgb_limits(),
 }
-RENAMED = ("vprintf", "__assertfail", "malloc", "free")
+RENAMED = ("vprintf", "__assertfail", "malloc", "free", "cudaGraphSetConditional")
 
 
 def build(source: Path) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from recorded_scenes import Recorded, StandIn, run_trace
@@ -15,6 +18,8 @@ from zluda.tracefile.text import launch_line
 
 Scene = Callable[..., Recorded]
 N = 256
+IF, WHILE, SWITCH = range(3)
+OVERWRITTEN = "what it wrote, later nodes of its graph wrote too; memory is on record after the graph only"
 
 
 @pytest.fixture(scope="module")
@@ -176,16 +181,84 @@ def test_a_wrong_kernel_in_a_graph_is_named(graph_scene: Scene) -> None:
     assert result.first_divergence is not None and result.first_divergence.result.call == third.call
 
 
-def test_a_graph_whose_condition_is_not_known_is_a_gap_and_what_follows_is_judged(graph_scene: Scene) -> None:
+def test_bodies_are_inside_the_conditional_node(graph_scene: Scene) -> None:
+    recorded = graph_scene("looping")
+    assert recorded.status == 0, recorded.errors
+    with open_trace(recorded.trace) as trace:
+        first, second = graph_launches(trace)
+        nodes = [
+            (call.function.removeprefix("zluda_"), *call.arguments.values())
+            if call.function.startswith("zluda_")
+            else trace.launch(call.sequence).kernel
+            for call in nodes_of(trace, first)
+        ]
+        made = [c for c in trace.iter_calls() if c.function == "cuGraphConditionalHandleCreate"]
+        again, never, which = (call.pointees["pHandle_out"] for call in made)
+        assert nodes == [
+            "triple",
+            *(("conditional", again, WHILE, 1), ("body", 0), "advance", "triple"),
+            *(("conditional", never, IF, 2), ("body", 0), "saxpy", ("body", 1), "triple"),
+            *(("conditional_end",), ("conditional_end",), "advance"),
+            *(("conditional", which, SWITCH, 3), ("body", 0), ("body", 1), "saxpy", ("body", 2), "triple"),
+            ("conditional_end",),
+        ]
+        assert len(nodes_of(trace, second)) == len(nodes) and not trace.gaps
+        assert trace.meta["requires"] == ["conditional nodes", "squeezed arguments"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gfx1030"])
+def test_a_replay_finds_out_how_often_a_body_runs(graph_scene: Scene, device: str) -> None:
+    result = zluda.replay(graph_scene("looping").trace, device=device)
+    found = [(one.kernel, one.verdict.value, one.reason) for one in result.results if one.kind == "launch"]
+    idle, over = ("not-compared", "its condition did not hold"), ("not-compared", OVERWRITTEN)
+    same = ("identical", "")
+    assert found == [
+        *(("triple", *over), ("advance", *same), ("triple", *over), ("saxpy", *idle), ("triple", *same)),
+        *(("advance", *same), ("saxpy", *same), ("triple", *idle)),
+        *(("triple", *over), ("advance", *same), ("triple", *over), ("saxpy", *idle), ("triple", *over)),
+        *(("advance", *same), ("saxpy", *idle), ("triple", *same)),
+    ]
+    assert {one.verdict for one in result.results if one.kind == "copy"} == {Verdict.IDENTICAL}
+
+
+def test_a_loop_that_runs_once_too_often_differs(graph_scene: Scene, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    shutil.copy(graph_scene("looping").trace, trace)
+    with open_trace(trace) as opened:
+        launch = next(one for one in opened.iter_launches() if one.kernel == "advance")
+    parameters = launch.parameters[:8] + struct.pack("<I", 4) + launch.parameters[12:]
+    with sqlite3.connect(trace) as connection:
+        connection.execute("UPDATE launch SET parameters = ? WHERE call = ?", (parameters, launch.call))
+    results = zluda.replay(trace, device="cpu").results
+    wrong = {one.kernel for one in results if one.verdict is Verdict.DIFFERS}
+    assert wrong == {"advance", "triple"}
+
+
+def test_a_loop_without_end_is_a_hang(graph_scene: Scene, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.bin"
+    shutil.copy(graph_scene("looping").trace, trace)
+    with open_trace(trace) as opened:
+        launch = next(one for one in opened.iter_launches() if one.kernel == "advance")
+    parameters = launch.parameters[:8] + struct.pack("<I", 1 << 31) + launch.parameters[12:]
+    with sqlite3.connect(trace) as connection:
+        connection.execute("UPDATE launch SET parameters = ? WHERE call = ?", (parameters, launch.call))
+    results = [
+        one for one in zluda.replay(trace, device="cpu", time_limit=1.0).results if one.kind == "launch"
+    ]
+    assert {one.verdict for one in results[:8]} == {Verdict.HANG}
+    assert "the loop of its conditional node has no end" in results[0].reason
+    assert all(one.verdict.counts_as.value in ("holds", "neutral") for one in results[8:])
+
+
+def test_a_condition_that_no_call_made_is_a_gap_and_what_follows_is_judged(graph_scene: Scene) -> None:
     recorded = graph_scene("conditional")
     with open_trace(recorded.trace) as trace:
-        (gap,) = trace.gaps
-        assert gap.call is not None and gap.call == graph_launches(trace)[0] and "conditional" in gap.text
-        data, known = trace.read_memory(trace.graphs.end(gap.call) or 0, base_of(trace, 2), 8)
+        data, known = trace.read_memory(trace.graphs.end(graph_launches(trace)[0]) or 0, base_of(trace, 2), 8)
         assert known is None and struct.unpack("<2I", data) == (1, 4)
-    launch, *copies = zluda.replay(recorded.trace, device="cpu").results
-    assert launch.verdict is Verdict.GAP and "conditional" in launch.reason
-    assert [copy.verdict for copy in copies] == [Verdict.IDENTICAL] * 2
+    *launches, first, second = zluda.replay(recorded.trace, device="cpu").results
+    assert [one.verdict for one in launches] == [Verdict.GAP] * 2
+    assert "the call that made its condition 0x1 is not on record" in launches[0].reason
+    assert [copy.verdict for copy in (first, second)] == [Verdict.IDENTICAL] * 2
 
 
 def test_a_copy_from_pageable_memory_that_the_graph_writes_is_a_gap(graph_scene: Scene) -> None:
@@ -213,7 +286,7 @@ def test_a_graph_that_cannot_be_launched_is_a_call_that_failed(graph_scene: Scen
     with open_trace(graph_scene("conditional").trace) as trace:
         launched, failed = graph_launches(trace)
         assert (trace.call(launched).result, trace.call(failed).result) == (0, 1)
-        assert len(list(trace.iter_launches())) == 1
+        assert len(list(trace.iter_launches())) == 2  # of the first graph
 
 
 def test_without_memory_a_graphs_end_says_so(graph_scene: Scene) -> None:

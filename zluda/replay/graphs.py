@@ -28,6 +28,7 @@ from zluda.tracefile.graphs import LAUNCH
 
 NODES_UNKNOWN = Unavailable(Verdict.GAP, "the nodes of its graph are not on record")
 
+_NOT_RUN = "its condition did not hold"
 _OVERWRITTEN = "what it wrote, later nodes of its graph wrote too; memory is on record after the graph only"
 _UNCHANGED = "it changed nothing that is left after its graph"
 _UNCAPTURED = "the record holds no memory after its graph"
@@ -45,6 +46,7 @@ class _Kernel:
     seconds: float | None = None  # None: it did not run
     failure: Unavailable | None = None
     after_input: bool = False  # an earlier node of the graph may have written what it reads
+    idle: bool = False  # it is in a conditional node's body, which never ran
 
 
 class GraphPlayer:
@@ -91,6 +93,15 @@ class GraphPlayer:
         """A node of a graph that was not selected for the record."""
         if launch is not None:
             self._passed.append(launch)
+
+    @property
+    def plays(self) -> bool:
+        """Whether the graph is replayed, and nothing in it has failed."""
+        return self._failure is None and self.passed_over is None
+
+    def stay_idle(self, call: Call, launch: Launch) -> None:
+        """A kernel node in a conditional node's body that never ran."""
+        self._kernels.append(_Kernel(call, launch, self._launches.reach(launch), idle=True))
 
     def wrote(self) -> None:
         """A node that is no kernel has written memory."""
@@ -175,16 +186,17 @@ class GraphPlayer:
         own = _last_changes(kernels)
         theirs = _shares(kernels, own, recorded)
         results, changed = [], {**recorded}
-        for index, (node, mine, pages) in enumerate(zip(kernels, own, theirs, strict=True)):
+        rows = _by_launch(kernels, own, theirs)
+        for index, (node, mine, pages) in enumerate(rows):
             launch = node.launch._replace(call=end.sequence)
             if not mine and not pages:
-                reason = _OVERWRITTEN if node.changed else _UNCHANGED
+                reason = _NOT_RUN if node.idle else _OVERWRITTEN if node.changed else _UNCHANGED
                 result = result_of(launch, Verdict.NOT_COMPARED, reason, seconds=node.seconds)
             else:
                 result, spans = self._launches.judge(
                     *(node.call, launch, node.reach, pages, mine, node.since, node.seconds or 0.0),
                     envelope=not node.after_input,
-                    earlier=[one.launch for one in kernels[:index]],
+                    earlier=[one.launch for one, _, _ in rows[:index]],
                 )
                 self._launches.settle()
                 changed = _joined(changed, spans)
@@ -204,7 +216,8 @@ class GraphPlayer:
             changed = _joined(changed, node.changed)
         gap = self._launches.gaps.get(end.parent or 0)
         verdict, reason = (Verdict.NOT_COMPARED, _UNCAPTURED) if gap is None else (Verdict.GAP, gap)
-        return [result_of(one.launch, verdict, reason, seconds=one.seconds) for one in kernels], changed
+        rows = [one for one, _, _ in _by_launch(kernels)]
+        return [result_of(one.launch, verdict, reason, seconds=one.seconds) for one in rows], changed
 
     def _without(
         self, end: Call, kernels: list[_Kernel], failure: Unavailable, recorded: Ranges
@@ -227,7 +240,7 @@ class GraphPlayer:
             )
         if not kernels:  # or nobody would learn that what comes after rests on the record
             return [self.unplayed(end.parent or 0, failure)]
-        return [_failed(node.launch, node.failure or others) for node in kernels]
+        return [_failed(node.launch, node.failure or others) for node, _, _ in _by_launch(kernels)]
 
     def unplayed(self, launch: int, failure: Unavailable) -> LaunchResult:
         """The result of a graph's launch, by its call, of which no kernel is known."""
@@ -238,6 +251,29 @@ class GraphPlayer:
 
 def _failed(launch: Launch, failure: Unavailable) -> LaunchResult:
     return result_of(launch, failure.verdict, failure.reason)
+
+
+def _by_launch(
+    kernels: list[_Kernel], own: list[Ranges] | None = None, shares: list[Ranges] | None = None
+) -> list[tuple[_Kernel, Ranges, Ranges]]:
+    """Each kernel once, with its parts of ``own`` and ``shares``: in the body of a conditional node it may
+    have run several times.
+    """
+    rows: dict[int, tuple[_Kernel, Ranges, Ranges]] = {}
+    nothing: list[Ranges] = [{} for _ in kernels]
+    for node, mine, share in zip(kernels, own or nothing, shares or nothing, strict=True):
+        number = node.launch.call
+        if number in rows:
+            before, mine_before, share_before = rows[number]
+            seconds = None if node.seconds is None else (before.seconds or 0.0) + node.seconds
+            changed, failure = _joined(before.changed, node.changed), before.failure or node.failure
+            node = _Kernel(
+                *(node.call, node.launch, node.reach, changed, before.since, seconds, failure),
+                after_input=True,
+            )
+            mine, share = _joined(mine_before, mine), _joined(share_before, share)
+        rows[number] = (node, mine, share)
+    return [rows[number] for number in sorted(rows)]
 
 
 def _last_changes(kernels: list[_Kernel]) -> list[Ranges]:

@@ -58,6 +58,7 @@ class Playback:
         self.mapped: dict[int, int] = {}  # allocation → recorded handle of the physical memory (cuMemMap)
         self.prints = False  # whether a module was loaded that can print
         self.unplayed: Counter[str] = Counter()  # driver function → calls that had an effect and no handler
+        self.conditions: dict[int, int | None] = {}  # of graphs, by handle: the value at a graph's launch
         self.exchanged: dict[int, int] = {}  # recorded texture and surface handles → the replay's, where used
         self._stacks: dict[int, list[int]] = defaultdict(list)  # thread → recorded contexts, current last
         self._current = 0  # live

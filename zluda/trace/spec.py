@@ -17,6 +17,7 @@ from zluda.driver.table import driver_api
 from zluda.library.table import library_api, library_functions
 from zluda.trace.choice import MARKER_NAME_BYTES, MAX_RANGES, Choice
 from zluda.tracefile import ring
+from zluda.tracefile.graphs import CONDITIONAL, CONDITIONAL_BODY, CONDITIONAL_END
 
 MAX_PARAMETERS = 36
 MAX_REACHED = 512
@@ -134,6 +135,7 @@ NODE_ENTRIES = [
     *(f"cuMemsetD{flat}{bits}Async" for flat in ("", "2D") for bits in (8, 16, 32)),
     *("cuMemAllocAsync", "cuMemFreeAsync", "cuStreamQuery", "cuMemAlloc_v2"),
     *("nvtxMark", "nvtxRangePush", "nvtxRangePop", "nvtxRangeStart", "nvtxRangeEnd"),
+    *(CONDITIONAL, CONDITIONAL_BODY, CONDITIONAL_END),
 ]
 """The functions as which is put on record what is no call of the driver."""
 
@@ -221,13 +223,33 @@ def nvtx_functions() -> list[dict[str, Any]]:
     ]
 
 
+def graph_functions() -> list[dict[str, Any]]:
+    """Rows for what stands around a conditional node's graphs (:mod:`zluda.tracefile.graphs`)."""
+    parameters = {
+        CONDITIONAL: {"handle": "CUgraphConditionalHandle", "type": "unsigned int", "size": "unsigned int"},
+        CONDITIONAL_BODY: {"index": "unsigned int"},
+        CONDITIONAL_END: {},
+    }
+    given = {"direction": "value", "pointee": 0, "slot": -1}
+    return [
+        {
+            "name": name,
+            "base": name,
+            "effect": "hint",
+            "replay": False,
+            "parameters": [{"name": one, "type": kind, **given} for one, kind in kinds.items()],
+        }
+        for name, kinds in parameters.items()
+    ]
+
+
 def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
     """Rows of the driver's table with their ``name``, then those of the libraries, in order of index;
     ``exports`` adds names that the driver's does not know.
     """
     table = driver_api()["functions"]
     rows = [{"name": name, **row} for name, row in table.items()]
-    rows += nvtx_functions()
+    rows += nvtx_functions() + graph_functions()
     rows += [{"name": name, **unknown_function(name)} for name in exports or [] if name not in table]
     return rows + library_functions()
 

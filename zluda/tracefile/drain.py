@@ -25,10 +25,11 @@ from zluda.tracefile.completed_call import Completed, Data
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.fast_launches import HANDLE_CALLS, FastLaunches
 from zluda.tracefile.gpu_times import Moment
+from zluda.tracefile.graphs import CONDITIONAL
 from zluda.tracefile.recorded_memory import ENDS
 from zluda.tracefile.records import Direction, Parameter
 from zluda.tracefile.ring_reader import Batch, Record, Ring, open_rings
-from zluda.tracefile.schema import SQUEEZED
+from zluda.tracefile.schema import CONDITIONAL_NODES, SQUEEZED
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
@@ -323,6 +324,8 @@ class Drain:
             for p in parameters
         ]
         has_pieces = any(size for size, _, _ in pieces)
+        if row["name"] == CONDITIONAL:
+            self.writer.set_meta({"requires": [CONDITIONAL_NODES, SQUEEZED]})
         variable = any(p.get("rule") for p in row["parameters"])
         gap = row["effect"] == "effect" and not row["replay"]
         signature = _Signature(

@@ -4,6 +4,11 @@ The call that launched a graph is followed by one call for each node, inside it,
 does the same on a stream; the last of them is a ``cuStreamQuery``, the graph's end: 0 where the recorder
 waited for the graph and looked at the memory that it reaches. Memory cannot be read between nodes, so what a
 graph changed is on record after its end.
+
+A conditional node (in a trace that requires ``conditional nodes``) is a call of ``zluda_conditional``, which
+no driver has: the handle of its condition, ``CUgraphConditionalNodeType``, and how many graphs it has. A
+call of ``zluda_body`` stands before the nodes of each of these, ``zluda_conditional_end`` after the last. How
+often a body ran is not on record.
 """
 
 from __future__ import annotations
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
 
 LAUNCH, END = "cuGraphLaunch", "cuStreamQuery"
 """How the names of a graph's launch and of the call at its end begin."""
+
+CONDITIONAL, CONDITIONAL_BODY, CONDITIONAL_END = "zluda_conditional", "zluda_body", "zluda_conditional_end"
+"""What stands around the graphs of a conditional node."""
 
 
 class GraphLaunches:

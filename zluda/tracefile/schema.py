@@ -20,7 +20,10 @@ USER_VERSION = 1
 SQUEEZED = "squeezed arguments"
 """The arguments of calls may be without their zero bytes (``arguments.py``)."""
 
-KNOWN_REQUIREMENTS = frozenset({SQUEEZED})
+CONDITIONAL_NODES = "conditional nodes"
+"""Calls inside the launch of a graph may be of bodies, that ran any number of times (``graphs.py``)."""
+
+KNOWN_REQUIREMENTS = frozenset({SQUEEZED, CONDITIONAL_NODES})
 """What `meta` may have under ``requires``: additions without which a trace would be misread."""
 
 SQLITE_PAGE_BYTES = 8192

@@ -85,6 +85,7 @@ CUresult cuGraphAddHostNode (void **, void *, void **, size_t, const struct host
 CUresult cuGraphAddChildGraphNode (void **, void *, void **, size_t, void *);
 CUresult cuGraphAddDependencies (void *, void **, void **, size_t);
 CUresult cuGraphAddEmptyNode (void **, void *, void **, size_t);
+CUresult cuGraphConditionalHandleCreate (uint64_t *, void *, void *, unsigned, unsigned);
 CUresult cuGraphAddNode_v2 (void **, void *, void **, void *, size_t, void *);
 CUresult cuGraphKernelNodeSetAttribute (void *, int, const void *);
 CUresult cuGraphInstantiateWithFlags (void **, void *, unsigned long long);

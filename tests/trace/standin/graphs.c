@@ -238,7 +238,79 @@ through_pageable (void)
   CHECK (cuGraphLaunch (exec, stream));
 }
 
-/* A node whose condition nobody knows; and a launch that fails. */
+/* *p += 1; the condition becomes *p < limit, or, where there is no limit, *p. */
+static char advancing[] =
+  ".version 8.0\n.target sm_90\n.address_size 64\n"
+  ".extern .func cudaGraphSetConditional(.param .b64 h, .param .b32 v);\n"
+  ".visible .entry advance(.param .u64 p, .param .u32 limit, .param .u64 condition)\n{\n"
+  "\t.reg .pred %q; .reg .b32 %c, %l, %v; .reg .b64 %p, %h;\n"
+  "\tld.param.u64 %p, [p];\n\tld.param.u32 %l, [limit];\n\tld.param.u64 %h, [condition];\n"
+  "\tld.global.u32 %c, [%p];\n\tadd.u32 %c, %c, 1;\n\tst.global.u32 [%p], %c;\n"
+  "\tsetp.lt.u32 %q, %c, %l;\n\tselp.u32 %v, 1, 0, %q;\n"
+  "\tsetp.eq.u32 %q, %l, 0;\n\t@%q mov.u32 %v, %c;\n"
+  "\t{\n\t.param .b64 a;\n\tst.param.b64 [a], %h;\n\t.param .b32 b;\n\tst.param.b32 [b], %v;\n"
+  "\tcall.uni cudaGraphSetConditional, (a, b);\n\t}\n\tret;\n}\n";
+
+enum { IF, WHILE, SWITCH };
+
+/* A conditional node; the graphs inside it. */
+static void **
+add_conditional (void ** node, void * graph, void ** after, uint64_t condition, uint64_t type, uint64_t bodies)
+{
+  uint64_t parameters[32] = { 13, 0, condition, type | bodies << 32 };
+
+  CHECK (cuGraphAddNode_v2 (node, graph, after, NULL, 1, parameters));
+  return (void **) parameters[4];
+}
+
+static void
+add_advance (void ** node, void * graph, void ** after, void * advance, CUdeviceptr count, unsigned limit, uint64_t condition)
+{
+  void * parameters[] = { &count, &limit, &condition };
+  struct kernel_node asked = { advance, 1, 1, 1, 1, 1, 1, 0, parameters };
+
+  CHECK (cuGraphAddKernelNode_v2 (node, graph, after, after != NULL, &asked));
+}
+
+/* while (advance (&rounds, 3)) { triple; if (0) saxpy; else triple a few }; switch (launches += 1) { ...; saxpy; triple }: three
+ * rounds and saxpy when it is launched first, then one round and triple. */
+static void
+looping (void)
+{
+  void * graph, * exec, * loaded, * advance, * first, * node, * inner, * next, ** bodies, ** inside;
+  uint64_t again, never, which;
+  unsigned n = N, few = 16;
+  float a = 2;
+  CUdeviceptr rounds, launches;
+  void * integers[] = { &dn, &n }, * some[] = { &dn, &few }, * floats[] = { &n, &a, &dx, &dy };
+
+  CHECK (cuModuleLoadData (&loaded, advancing));
+  CHECK (cuModuleGetFunction (&advance, loaded, "advance"));
+  CHECK (cuMemAlloc_v2 (&rounds, 4));
+  CHECK (cuMemAlloc_v2 (&launches, 4));
+  CHECK (cuMemsetD32_v2 (rounds, 0, 1));
+  CHECK (cuMemsetD32_v2 (launches, 0, 1));
+  CHECK (cuGraphCreate (&graph, 0));
+  CHECK (cuGraphConditionalHandleCreate (&again, graph, context, 1, 1));
+  CHECK (cuGraphConditionalHandleCreate (&never, graph, context, 0, 1));
+  CHECK (cuGraphConditionalHandleCreate (&which, graph, context, 0, 0));
+  add_kernel (&first, graph, NULL, triple, integers);
+  bodies = add_conditional (&node, graph, &first, again, WHILE, 1);
+  add_advance (&inner, bodies[0], NULL, advance, rounds, 3, again);
+  add_kernel (&next, bodies[0], &inner, triple, integers);
+  inside = add_conditional (&inner, bodies[0], &next, never, IF, 2);
+  add_kernel (&next, inside[0], NULL, saxpy, floats);
+  add_kernel (&next, inside[1], NULL, triple, some);
+  add_advance (&next, graph, &node, advance, launches, 0, which);
+  bodies = add_conditional (&node, graph, &next, which, SWITCH, 3);
+  add_kernel (&next, bodies[1], NULL, saxpy, floats);
+  add_kernel (&next, bodies[2], NULL, triple, integers);
+  CHECK (cuGraphInstantiateWithFlags (&exec, graph, 0));
+  CHECK (cuGraphLaunch (exec, stream));
+  CHECK (cuGraphLaunch (exec, stream));
+}
+
+/* A node whose condition nobody made; and a launch that fails. */
 static void
 conditional (void)
 {
@@ -315,7 +387,7 @@ main (int argc, char ** argv)
 {
   static const struct { const char * name; void (* run) (void); } scenes[] = {
     { "built", built }, { "captured", captured }, { "updated", updated }, { "conditional", conditional },
-    { "wrong", wrong }, { "pageable", through_pageable }, { "dying", dying }, { "waiting", waiting },
+    { "looping", looping }, { "wrong", wrong }, { "pageable", through_pageable }, { "dying", dying }, { "waiting", waiting },
   };
 
   if (argc > 1 && !strcmp (argv[1], "wrong"))

@@ -19,8 +19,9 @@ struct node
   struct copy_3d copy;
   struct fill_node fill;
   struct host_node host;
-  struct graph * child;
-  uint64_t address, size;
+  struct graph * child, ** bodies;
+  unsigned condition_type, body_count;
+  uint64_t condition, address, size;
 };
 struct graph { struct node ** nodes; size_t count; };
 
@@ -104,6 +105,9 @@ copy_graph (const struct graph * from)
       set_kernel (node, &old->kernel);
     if (old->type == GRAPH_NODE)
       node->child = copy_graph (old->child);
+    node->bodies = calloc (old->body_count + 1, sizeof *node->bodies);
+    for (unsigned body = 0; body != old->body_count; body++)
+      node->bodies[body] = copy_graph (old->bodies[body]);
   }
   for (size_t i = 0; i < from->count; i++)
     for (size_t d = 0; d < from->nodes[i]->dependency_count; d++)
@@ -129,6 +133,7 @@ node_of (struct graph * exec, struct node * original)
 }
 
 static void run_graph (struct graph * graph);
+static void run_conditional (struct node * node);
 
 static void
 run_node (struct node * node)
@@ -153,6 +158,7 @@ run_node (struct node * node)
       break;
     case HOST_NODE: node->host.function (node->host.data); break;
     case GRAPH_NODE: run_graph (node->child); break;
+    case CONDITIONAL_NODE: run_conditional (node); break;
   }
 }
 
@@ -163,6 +169,30 @@ run_graph (struct graph * graph)
     graph->nodes[i]->ran = 0;
   for (size_t i = graph->count; i-- > 0;)
     run_node (graph->nodes[i]);
+}
+
+/* 0: if, else; 1: while; 2: switch */
+static void
+run_conditional (struct node * node)
+{
+  unsigned value, chosen;
+
+  do
+  {
+    value = conditions[node->condition].value;
+    chosen = node->condition_type == 2 ? value : value ? 0 : 1;
+    if (chosen < node->body_count)
+      run_graph (node->bodies[chosen]);
+  }
+  while (node->condition_type == 1 && value);
+}
+
+static void
+assign_defaults (void)
+{
+  for (unsigned i = 1; i <= condition_count; i++)
+    if (conditions[i].flags & 1)
+      conditions[i].value = conditions[i].initial;
 }
 
 /* --- building ------------------------------------------------------------------------------------------- */
@@ -200,8 +230,20 @@ API cuGraphAddNode_v2 (struct node ** node, struct graph * graph, struct node **
   if (*(int *) parameters != CONDITIONAL_NODE)
     return INVALID_VALUE;
   *node = new_node (graph, CONDITIONAL_NODE, dependencies, n);
-  (*node)->child = calloc (1, sizeof (struct graph));
-  parameters[4] = (uint64_t) &(*node)->child;
+  (*node)->condition = parameters[2];
+  (*node)->condition_type = parameters[3];
+  (*node)->body_count = parameters[3] >> 32;
+  (*node)->bodies = calloc ((*node)->body_count, sizeof (struct graph *));
+  for (unsigned body = 0; body != (*node)->body_count; body++)
+    (*node)->bodies[body] = calloc (1, sizeof (struct graph));
+  parameters[4] = (uint64_t) (*node)->bodies;
+  return OK;
+}
+API cuGraphConditionalHandleCreate (uint64_t * handle, struct graph * graph, void * context, unsigned initial, unsigned flags)
+{
+  *handle = ++condition_count;
+  conditions[condition_count].initial = initial;
+  conditions[condition_count].flags = flags;
   return OK;
 }
 API cuGraphKernelNodeSetAttribute (struct node * node, int attribute, const unsigned * value)
@@ -255,7 +297,10 @@ API cuGraphLaunch (struct graph * exec, void * stream)
   if (captures_stream (stream))
     captured_node (GRAPH_NODE)->child = exec;
   else
+  {
+    assign_defaults ();
     run_graph (exec);
+  }
   return OK;
 }
 API cuGraphExecUpdate_v2 (struct graph * exec, struct graph * graph, void * result)

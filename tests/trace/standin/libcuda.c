@@ -317,6 +317,20 @@ triple (struct module * module, unsigned threads, void ** p)
     data[i] = 3 * data[i] + 1;
 }
 
+/* Conditions of graphs, by handle from 1. */
+static struct { unsigned value, initial, flags; } conditions[64];
+static unsigned condition_count;
+
+/* *p += 1; the condition becomes *p < limit, or, where there is no limit, *p */
+static void
+advance (struct module * module, unsigned threads, void ** p)
+{
+  unsigned * count = *(unsigned **) p[0], limit = *(unsigned *) p[1];
+
+  *count += 1;
+  conditions[*(uint64_t *) p[2]].value = limit != 0 ? *count < limit : *count;
+}
+
 /* The recorder's own kernel, as zluda/trace/agent/look.ptx and digest.c say. */
 struct look { uint64_t address; uint32_t size, wants; uint64_t before[2], digest[2]; uint32_t named, slot; uint64_t rest; };
 
@@ -396,6 +410,7 @@ static const struct built_in built_ins[] = {
   { "paint", 3, { 8, 8, 8 }, paint },
   { "paint_indirect", 1, { 8 }, paint_indirect },
   { "triple", 2, { 8, 4 }, triple },
+  { "advance", 3, { 8, 4, 8 }, advance },
   { "zluda_look", 8, { 8, 8, 4, 4, 8, 8, 8, 8 }, look_at_pages },
   { "slow", 0, { 0 }, slow },
   { "crash", 0, { 0 }, crash },

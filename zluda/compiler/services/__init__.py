@@ -1,11 +1,12 @@
-"""What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``; and what
-texture units do, as functions that texture instructions become calls of (:mod:`zluda.compiler.textures`).
+"""What the CUDA system defines for device code: ``vprintf``, ``__assertfail``, ``malloc``, ``free``,
+``cudaGraphSetConditional``; and what texture units do, as functions that texture instructions become calls of
+(:mod:`zluda.compiler.textures`).
 
 PTX declares the former ``.extern``. Here they are PTX functions (made of the ``.cu`` files beside them,
 ``make services``), put behind a module's own text, so that they are compiled like any other function, for
 every target; and so are instructions that some GPUs lack (128-bit atomics). Each library has one *hidden
 variable*, an address in device memory that whoever loads the module fills in
-(``zluda/device/services.py``).
+(``zluda/device/services.py``); that of conditions is a table itself.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class Library:
 
 OUTPUT, HEAP, LOCKS = "__zluda_printf", "__zluda_heap", "__zluda_locks"
 
+CONDITIONS, CONDITION_PLACES = "__zluda_conditions", 64
+"""Of a module that sets conditions of graphs, a table in it: for each place eight bytes of a condition's
+handle, 0 where it is free, four of its value, and four more.
+"""
+
 PRINTING = frozenset({"vprintf", "__assertfail"})
 """What a module that can print declares."""
 
@@ -50,6 +56,7 @@ TEXTURES = Library("textures.ptx", ROOT_VARIABLE, frozenset({"__zluda_descriptor
 LIBRARIES = (
     Library("output.ptx", OUTPUT, PRINTING),
     Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
+    Library("conditional.ptx", CONDITIONS, frozenset({"cudaGraphSetConditional"})),
     TEXTURES,
     Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), re.compile(r"\batom[\w.:]*\.b128\b")),
 )
@@ -86,6 +93,11 @@ def _with_libraries(module: Module, needed: Sequence[Library]) -> Module:
 
 
 _OWN = re.compile(r"(?:__|_Z\d+)zluda_")
+
+
+def sets_conditions(module: Module) -> bool:
+    """Whether there is a table :data:`CONDITIONS` in it."""
+    return CONDITIONS in linked(module).variables
 
 
 def is_service(function: str) -> bool:

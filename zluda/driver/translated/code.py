@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zluda.compiler.services import CONDITIONS, sets_conditions
 from zluda.device.base import Kernel
 from zluda.device.images import ptx_text
 from zluda.driver.base import Bytes, ParameterSlot
@@ -93,8 +94,10 @@ class CodeEntries:
         module = parse_module(text)
         code = state.device.load(module, globals_at=globals_at)
         state.services.attach(code, module)
-        variables = tuple(name for name, v in module.variables.items() if v.space in ("global", "const"))
-        return state.modules.add(LoadedModule(context, code, variables))
+        variables = [name for name, v in module.variables.items() if v.space in ("global", "const")]
+        if sets_conditions(module):
+            variables.append(CONDITIONS)
+        return state.modules.add(LoadedModule(context, code, tuple(variables)))
 
     def _function(self, module: int, name: str) -> int:
         loaded = self._state.modules[module]

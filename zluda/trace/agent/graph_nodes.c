@@ -11,6 +11,9 @@ enum
   NODE_SIGNAL_SEMAPHORES, NODE_WAIT_SEMAPHORES, NODE_ALLOCATE, NODE_FREE, NODE_BATCH, NODE_CONDITIONAL
 };
 
+/* What stands around the nodes of a conditional node's graphs, beside them. */
+enum { MARK_BODY = 0x100, MARK_END };
+
 /* CUlaunchAttributeID */
 enum { COOPERATIVE = 2, CLUSTER_DIMENSION = 4, CLUSTER_SCHEDULING = 5, PRIORITY = 8, SHARED_MEMORY_CARVEOUT = 14 };
 
@@ -36,7 +39,7 @@ struct node
   u64 handle;                          /* CUgraphNode, by which updates name it */
   u64 within;                          /* the child graph's node that holds it; 0: none */
   u32 type, disabled;
-  u32 inside;                          /* in a conditional node's body: how often it ran is not known */
+  u32 inside;                          /* in a conditional node's body: how often it runs is not known */
   const struct function * function;    /* what does the same on a stream; NULL: nothing does, or there is no need */
   u64 word[MAX_PARAMETERS];
   struct layout * layout;
@@ -54,10 +57,11 @@ struct graph
   const char * unknown;                /* why not all that it does is known; NULL: it is */
 };
 
-/* A graph inside a conditional node. */
+/* A graph inside a conditional node, with the handle of the node's condition and its CUgraphConditionalNodeType. */
 struct body
 {
-  u64 node, graph;
+  u64 node, graph, condition;
+  u32 type;
 };
 
 typedef u64 (* entry5) (u64, u64, u64, u64, u64);
@@ -372,21 +376,46 @@ static void add_nodes (struct call * call, struct graph * graph, u64 handle, u64
 #define MAX_DEPTH 16
 #define MAX_BODIES 64
 
-/* The nodes of a conditional node's graphs: what they reach matters, how often they run nobody knows. */
-static void
-add_bodies (struct call * call, struct graph * graph, u64 node, u32 depth)
+static struct node *
+add_mark (struct graph * graph, u32 type, const struct function * function, u32 inside)
 {
-  u64 bodies[MAX_BODIES];
+  struct node * node = add_node (graph);
+
+  node->type = type;
+  node->function = function;
+  node->inside = inside;
+  return node;
+}
+
+/* A conditional node, with the nodes of its graphs: how often they run, the replay has to find out. */
+static void
+add_conditional (struct call * call, struct graph * graph, u64 handle, u32 inside, u32 depth)
+{
+  struct body bodies[MAX_BODIES];
+  struct node * mark;
   u32 index, count = 0;
 
   lock ();
   for (index = 0; index != state.body_count && count != MAX_BODIES; index++)
-    if (state.bodies[index].node == node)
-      bodies[count++] = state.bodies[index].graph;
+    if (state.bodies[index].node == handle)
+      bodies[count++] = state.bodies[index];
   unlock ();
-  graph->unknown = "it has a conditional node, whose condition is not known";
+  if (count == 0)
+  {
+    graph->unknown = "it has a conditional node whose graphs are not known";
+    return;
+  }
+  mark = add_mark (graph, NODE_CONDITIONAL, state.stands_for.zluda_conditional, inside);
+  mark->handle = handle;
+  mark->word[0] = bodies[0].condition;
+  mark->word[1] = bodies[0].type;
+  mark->word[2] = count;
   for (index = 0; index != count; index++)
-    add_nodes (call, graph, bodies[index], node, 1, depth + 1);
+  {
+    add_mark (graph, MARK_BODY, state.stands_for.zluda_body, inside)->word[0] = index;
+    add_nodes (call, graph, bodies[index].graph, handle, 1, depth + 1);
+  }
+  add_mark (graph, MARK_END, state.stands_for.zluda_conditional_end, inside);
 }
 
 /* One node of the driver's graph, or all nodes of the graph that it stands for. */
@@ -407,13 +436,16 @@ add_described (struct call * call, struct graph * graph, u64 handle, u64 within,
     return;
   }
   if (type == NODE_CONDITIONAL)
-    add_bodies (call, graph, handle, depth);
+  {
+    add_conditional (call, graph, handle, inside, depth);
+    return;
+  }
   node = add_node (graph);
   node->handle = handle;
   node->within = within;
   node->type = type;
   node->inside = inside;
-  if (type != NODE_CONDITIONAL && !describe (call, node))
+  if (!describe (call, node))
     graph->unknown = "it has a node that no call on a stream stands for";
 }
 

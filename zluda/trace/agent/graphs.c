@@ -235,18 +235,25 @@ leave_set_enabled (struct call * call)
     node->disabled = call->word[2] == 0;
 }
 
+/* CUDA_CONDITIONAL_NODE_PARAMS in a CUgraphNodeParams */
+#define CONDITION GENERIC
+#define CONDITION_TYPE 24
+#define CONDITION_SIZE 28
+#define CONDITION_GRAPHS 32
+
 /* cuGraphAddNode: a conditional node's graphs are told here only. The parameters come last. */
 static void
 leave_add_node (struct call * call)
 {
   const u8 * asked = (const u8 *) call->word[call->function->parameters - 1];
+  struct body * body;
   u64 ** graphs;
   u32 index, count;
 
   if (asked == NULL || call->word[0] == 0 || *(const u32 *) asked != NODE_CONDITIONAL)
     return;
-  count = *(const u32 *) (asked + 28);
-  graphs = (u64 **) (asked + 32);
+  count = *(const u32 *) (asked + CONDITION_SIZE);
+  graphs = (u64 **) (asked + CONDITION_GRAPHS);
   for (index = 0; index != count && *graphs != NULL; index++)
   {
     lock ();
@@ -255,8 +262,11 @@ leave_add_node (struct call * call)
       state.body_room = state.body_room * 2 + 16;
       state.bodies = g_realloc (state.bodies, (u64) state.body_room * sizeof (struct body));
     }
-    state.bodies[state.body_count].node = *(u64 *) call->word[0];
-    state.bodies[state.body_count++].graph = (*graphs)[index];
+    body = &state.bodies[state.body_count++];
+    body->node = *(u64 *) call->word[0];
+    body->graph = (*graphs)[index];
+    body->condition = *(const u64 *) (asked + CONDITION);
+    body->type = *(const u32 *) (asked + CONDITION_TYPE);
     unlock ();
   }
 }
@@ -266,7 +276,7 @@ leave_add_node (struct call * call)
 static int
 is_expanded (const struct node * node)
 {
-  return node->function != NULL && !node->disabled && !node->inside;
+  return node->function != NULL && !node->disabled;
 }
 
 /* How many numbers the launch of a graph takes beside its own: one a node that runs, and one for its end. */
@@ -382,25 +392,28 @@ is_pinned (u64 address)
 
 /* What a copy between host and device moved, where host memory still tells: before the graph runs, what it copies
  * in and no node before it changes; after that, what no node after it changes. Of pageable memory that a node before
- * changes, the driver may read an earlier state than nodes' order says (seen with a callback on an H200). */
+ * changes, the driver may read an earlier state than nodes' order says (seen with a callback on an H200).
+ *
+ * In a conditional node's body, any node may run before any other, and what it copies out may never have been copied. */
 static void
 write_moved (struct call * made, u64 time, struct graph * graph, u32 index, u32 when)
 {
   struct box_copy box;
   struct end from, to;
+  u32 inside = graph->node[index].inside;
 
   if (graph->node[index].type != NODE_COPY || !ends_of (&graph->node[index], &box, &from, &to))
     return;
   if (from.host != 0 && to.host == 0)
   {
     u64 size = host_bytes (&from, &box);
-    int early = !changes_host (graph, 0, index, from.host, size);
+    int early = !changes_host (graph, 0, inside ? graph->count : index, from.host, size);
 
-    if (when == BEFORE_GRAPH ? early : !early && is_pinned (from.host)
+    if (when == BEFORE_GRAPH ? early : !early && !inside && is_pinned (from.host)
                                 && !changes_host (graph, index + 1, graph->count, from.host, size))
       write_rows (made, time, 0, DIRECTION_IN, &from, &box);
   }
-  else if (to.host != 0 && from.host == 0 && when == AFTER_GRAPH && state.outputs
+  else if (to.host != 0 && from.host == 0 && when == AFTER_GRAPH && state.outputs && !inside
            && !changes_host (graph, index + 1, graph->count, to.host, host_bytes (&to, &box)))
     write_rows (made, time, 0, DIRECTION_OUT, &to, &box);
   release_end (&from);

@@ -66,13 +66,14 @@ extern void * dlopen (const char * path, int mode);
   X (cuGraphEventRecordNodeGetEvent) X (cuGraphMemAllocNodeGetParams) X (cuGraphMemFreeNodeGetParams)
 
 /* The functions as which is put on record what is no call of the driver: nodes of graphs that are launched, what was
- * there before recording began, and what the program tells by NVTX. */
+ * there before recording began, what the program tells by NVTX, and what stands around a conditional node's graphs. */
 #define NODE_ENTRIES(X) \
   X (cuLaunchKernelEx) X (cuMemcpy3DAsync_v2) X (cuMemsetD8Async) X (cuMemsetD16Async) X (cuMemsetD32Async) \
   X (cuMemsetD2D8Async) X (cuMemsetD2D16Async) X (cuMemsetD2D32Async) X (cuLaunchHostFunc) X (cuEventRecord) \
   X (cuStreamWaitEvent) X (cuMemAllocAsync) X (cuMemFreeAsync) X (cuStreamQuery) \
   X (cuMemAlloc_v2) \
-  X (nvtxMark) X (nvtxRangePush) X (nvtxRangePop) X (nvtxRangeStart) X (nvtxRangeEnd)
+  X (nvtxMark) X (nvtxRangePush) X (nvtxRangePop) X (nvtxRangeStart) X (nvtxRangeEnd) \
+  X (zluda_conditional) X (zluda_body) X (zluda_conditional_end)
 
 /* All take integers and pointers only, so one type serves: the ABI passes them alike. */
 typedef u64 (* entry) (u64, u64, u64, u64);
