@@ -154,6 +154,13 @@ def test_the_launch_that_differs_and_what_follows_from_it(tmp_path: Path) -> Non
     assert divergence.element.address == BASE + 4
 
 
+def test_a_pool_is_looked_at_where_something_is_on_record(tmp_path: Path) -> None:
+    """Reading 2^50 bytes of it would take all memory, and years."""
+    a = record(tmp_path / "a", [[1, 2], [2, 4], [4, 8]], size=1 << 50)
+    b = record(tmp_path / "b", [[1, 2], [2, 5], [4, 10]], size=1 << 50)
+    assert verdicts(compared(a, b)) == ["identical", "differs", "inherited", "inherited"]
+
+
 def test_a_copy_is_read_as_the_elements_of_its_source(tmp_path: Path) -> None:
     result = compared(record(tmp_path / "a", [[1, 2]]), record(tmp_path / "b", [[1, 3]]))
     copy = result.results[-1]

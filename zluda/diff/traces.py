@@ -23,7 +23,7 @@ from zluda.diff.types.layout import BYTES
 from zluda.diff.types.override import Override
 from zluda.diff.types.regions import EVERYTHING_UNKNOWN, BufferTypes, Region
 from zluda.diff.values import combine, compare
-from zluda.tracefile import NOT_REPLAYED, Allocation, Call, Direction, Launch, Payload, Trace
+from zluda.tracefile import NOT_REPLAYED, PAGE_BYTES, Allocation, Call, Direction, Launch, Payload, Trace
 from zluda.tracefile.reachability import LiveSpans, reachable
 
 
@@ -281,10 +281,20 @@ class _Comparison:
 
         roots = [a.id for a in live if a.module is not None and a.module == first.module]
         for key in reachable(first.parameters, spans, read, roots):
-            span = (0, self.allocations[key].size)
-            if not self._buffer(key, span, first.call - 1, second.call - 1).identical:
+            if self._differed(key, first.call - 1, second.call - 1):
                 return self.allocations[key].name or f"{self.allocations[key].base:#x}"
         return None
+
+    def _differed(self, key: int, first: int, second: int) -> bool:
+        """Whether an allocation is known to differ after these calls; a pool of gigabytes is looked at where
+        there is anything on record.
+        """
+        size = self.allocations[key].size
+        for number in self.left.pages_on_record(key, first):
+            span = (number * PAGE_BYTES, min((number + 1) * PAGE_BYTES, size))
+            if span[0] < span[1] and not self._buffer(key, span, first, second).identical:
+                return True
+        return False
 
     def _copy(self, first: Call, second: Call) -> LaunchResult:
         ours, theirs = _delivered(self.left, first), _delivered(self.right, second)
