@@ -128,6 +128,48 @@ def test_a_warp_that_was_counted_twice() -> None:
         run(device, body)
 
 
+# --- bar.warp.sync: lanes wait for each other wherever they are ------------------------------------------
+
+SIDES = "@%p1 bra A; FIRST bra B; A: SECOND B: st.global.u32 [%rd2], %r8; ret; }"
+LATE = "xor.b32 %r5, %r1, 1; mad.lo.u32 %r6, %r5, 4, %r2; mov.u32 %r8, 0; mov.u32 %r9, 0;"
+GIVE, TAKE = f"{WRITE} bar.warp.sync MASK;", "bar.warp.sync MASK; ld.shared.u32 %r8, [%r6];"
+
+
+@pytest.mark.parametrize("first", ["even lanes take", "odd lanes take"])
+@pytest.mark.parametrize("mask", ["-1", "%r4"])
+def test_lanes_on_both_sides_wait_for_each_other(first: str, mask: str) -> None:
+    sides = (TAKE, GIVE) if first == "even lanes take" else (GIVE, TAKE)
+    body = LATE + "not.b32 %r4, 0;" + SIDES.replace("FIRST", sides[0]).replace("SECOND", sides[1])
+    with zluda.open_device("cpu") as device:
+        found = run(device, body.replace("MASK", mask))
+    takes = 0 if first == "even lanes take" else 1
+    assert found == [100 + (t ^ 1) if t % 2 == takes else 0 for t in range(64)]
+
+
+def test_rounds_of_waiting_on_both_sides() -> None:
+    """Each side meets the other three times; the last lanes have left."""
+    three = "L: {0} add.u32 %r7, %r7, 1; add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 3; @%p3 bra L;"
+    take = three.replace("L", "T").format(TAKE + " bar.warp.sync MASK;")
+    give = three.replace("L", "G").format(GIVE + " bar.warp.sync MASK;")
+    body = f"setp.ge.u32 %p2, %r1, 60; @%p2 exit; {LATE}" + SIDES.replace("FIRST", take).replace(
+        "SECOND", give
+    )
+    with zluda.open_device("cpu") as device:
+        found = run(device, body.replace("MASK", "0xffffffff"))
+    assert found[:60] == [102 + (t ^ 1) if t % 2 == 0 else 0 for t in range(60)]
+
+
+@pytest.mark.parametrize(("odd", "even"), [("-1", "-1"), ("0xaaaaaaaa", "0x55555555")])
+def test_amd_gpus_cannot_have_lanes_wait_on_both_sides(odd: str, even: str) -> None:
+    body = (LATE + SIDES).replace("FIRST", TAKE.replace("MASK", even)).replace("SECOND", GIVE)
+    with zluda.open_device("gfx1030") as device:
+        if odd == even:
+            with pytest.raises(UnsupportedError, match=r"bar\.warp\.sync reached by a part of a warp"):
+                run(device, body.replace("MASK", odd))
+        else:
+            run(device, body.replace("MASK", odd))
+
+
 # --- the analysis ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier
 from zluda.compiler.analysis.cfg import CONVERGENCE, Graph, build_graph
 from zluda.compiler.analysis.liveness import Liveness, liveness
 from zluda.compiler.analysis.operands import CARRY, split
@@ -62,7 +63,8 @@ class FunctionCodegen(RegisterFile):
         self.geometry = ops.geometry
         self.b = Builder(unit.ir)
         self._analyse(partial, apart=False)
-        if self.uniformity.polling_loops():
+        waiting = certain_partings(self.graph, is_warp_barrier)
+        if self.uniformity.polling_loops() or self.uniformity.part_at(waiting):
             self._analyse(True, apart=True)
         self.mask: Mask | None = None
         self.instruction: Instruction | None = None

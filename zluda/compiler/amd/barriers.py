@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.amd.unit import BARRIERS, CLUSTER_BARRIER, TALLIES, VOTES
-from zluda.compiler.analysis.barriers import certain_partings, meets
+from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier, meets
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import WARP, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
+from zluda.ptx.module import Immediate
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 _WORKGROUP = 'syncscope("workgroup")'
 _NUMBERS = 16
+_WHOLE_WARP = Immediate(-1)
 _VOTER = 1 << 16
 """Votes and voters are summed in one word, 16 bits each: a block has at most 1024 threads."""
 _DELIVERED = 1 << 31
@@ -35,22 +37,27 @@ class Together:
     def __init__(self, f: FunctionCodegen, ops: BarrierOps) -> None:
         names = f.unit.barriers()[0]
         self.f, self.ops = f, ops
-        self.partings = certain_partings(f.graph, meets(names)) if names else {}
+        self.partings = certain_partings(f.graph, is_warp_barrier)
+        self.partings |= certain_partings(f.graph, meets(names)) if names else {}
 
     def some(self, condition: Value) -> Value:
         """Whether a condition holds for a lane that executes this."""
         return self.f.b.icmp("ne", self.ops.vote(self.f, condition), 0)
 
     def part(self, index: int, predicate: Value) -> None:
-        """A warp must not part to different barriers: its wave would be counted at both."""
+        """A warp must not part to different barriers: its wave would be counted at both, or no lane would
+        wait for another. Which lanes those of a warp's own barrier wait for must be written in it."""
         barrier = self.partings.get(index)
         if barrier is None:
             return
         f, b = self.f, self.f.b
-        taken = self.ops.vote(f, predicate)
+        named = barrier.operands[-1] if is_warp_barrier(barrier) else _WHOLE_WARP
+        if not isinstance(named, Immediate):
+            return
+        lanes = b.and_(self.ops.executing(f), constant("i32", named.value))
+        taken = b.and_(self.ops.vote(f, predicate), lanes)
         apart, together = b.fresh("apart"), b.fresh("together")
-        all = b.icmp("eq", taken, self.ops.executing(f))
-        b.cond_branch(b.and_(b.icmp("ne", taken, 0), b.not_(all)), apart, together)
+        b.cond_branch(b.and_(b.icmp("ne", taken, 0), b.icmp("ne", taken, lanes)), apart, together)
         b.label(apart)
         self.ops.refuse(f, Refusal(f"{spell(barrier)} reached by a part of a warp", f.place(barrier)))
         b.branch(together)

@@ -24,6 +24,11 @@ def is_barrier(instruction: Instruction) -> bool:
     return instruction.opcode in ("bar", "barrier") and not instruction.has("warp")
 
 
+def is_warp_barrier(instruction: Instruction) -> bool:
+    """Whether lanes of a warp wait for each other here, wherever they do so (PTX ISA 9.7.13.2)."""
+    return instruction.opcode in ("bar", "barrier") and instruction.has("warp")
+
+
 def callee_name(call: Instruction) -> str:
     """The function that is called; nothing where that is in a register."""
     first, *rest = call.operands
@@ -108,6 +113,8 @@ def before_barriers(graph: Graph, meeting: Meets, *, returning: bool = False) ->
 
 def certain_partings(graph: Graph, meeting: Meets) -> dict[int, Instruction]:
     """Branches whose two sides come to different barriers, whatever follows; the first barrier of one side.
+
+    ``meeting`` says what a barrier is.
 
     Lanes that part there could never be at one barrier together. Where a side may leave the kernel without a
     barrier nothing is said: lanes that exit are waited for by nobody.

@@ -12,7 +12,7 @@ sides meet (:meth:`Uniformity._clobbered`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, Switch
@@ -127,6 +127,10 @@ class Uniformity:
     def polling_loops(self) -> list[Component]:
         """Loops that lanes leave one by one and in which they may wait for each other's writes."""
         return [c for c in self.order.components if c.head in self.masked and polls(self.graph, c.blocks)]
+
+    def part_at(self, branches: Iterable[int]) -> bool:
+        """Whether lanes may go different ways at one of these blocks' ends."""
+        return not set(branches).isdisjoint(self._diverging())
 
     # --- shapes ----------------------------------------------------------------------------------------
 

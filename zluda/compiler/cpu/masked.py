@@ -10,7 +10,8 @@ the loop is over. No block before the one that executes ever has lanes waiting, 
 Lanes that leave a loop one by one may hold what the others wait for (locks inside a warp are legal since
 sm_70). In a function with such *polling* loops (``Uniformity.apart``) no lane waits for a polling loop to be
 over: once lanes have left, they go on, and the function's end sends control back to the lanes that still
-poll. Only instructions that lanes execute together, a barrier or a shuffle, wait for those that take part
+poll. So it is where lanes that part wait for each other at different ``bar.warp.sync``. Only instructions
+that lanes execute together, a barrier or a shuffle, wait for those that take part
 (:mod:`zluda.compiler.cpu.gathering`).
 """
 
@@ -52,7 +53,7 @@ class MaskedControl:
         self._masks: dict[int, tuple[Value, ...]] = {}
         self._stubs: list[tuple[str, int]] = []
         heads = [loop.head for loop in self.polling]
-        self._gathering = Gathering(f, self._load_mask, heads) if self.polling else None
+        self._gathering = Gathering(f, self._load_mask, heads) if f.uniformity.apart else None
         self._absentees = Absentees(f, self._load_mask, entry_mask)
 
     def write(self) -> None:
@@ -195,7 +196,7 @@ class MaskedControl:
         width = self.f.geometry.width
         self._store_mask(index, [self.b.splat(constant("i1", 0), width)] * len(mask))
         if self._gathering is not None:
-            self._gathering.depart(mask)
+            self._gathering.depart(index, mask)
         self.f.after_label = after
         self.f.lanes_elsewhere = lambda: self._absentees.elsewhere(index, zone)
         self._begin_round(index)
