@@ -126,6 +126,23 @@ def test_memory_at_two_addresses_is_recorded_at_both_and_replayed_at_none(record
     assert "mapped at" in result.results[1].reason
 
 
+def test_physical_memory_that_another_process_has_is_looked_at_before_each_launch(record: Record) -> None:
+    path = record("shared").trace
+    with open_trace(path) as trace:
+        exported, imported = of_kind(trace, AllocationKind.VIRTUAL)
+        _, second, third, fourth = launches(trace)
+        assert number(trace, exported, second - 1, 4) == 0 and number(trace, exported, third - 1, 4) == 8
+        assert number(trace, imported, second, 4, as_left=True) == 0
+        assert number(trace, imported, fourth - 1, 4) == 9
+        (gap,) = (gap for gap in trace.gaps if gap.kind == "memory")
+        assert "made elsewhere" in gap.text and gap.call == trace.allocations[imported - 1].born
+        others = {gap.kind for gap in trace.gaps} - {"memory"}
+        assert others == {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"}
+    result = zluda.replay(path, device="cpu")
+    nothing = [Verdict.NOT_COMPARED] * 2  # the first two add zeros
+    assert [one.verdict for one in result.results] == nothing + [Verdict.IDENTICAL] * 3
+
+
 def test_memory_of_another_process_says_so(record: Record) -> None:
     with open_trace(record("opened").trace) as trace:
         (opened,) = (a for a in trace.allocations if a.name == "made elsewhere")

@@ -105,6 +105,8 @@ SPECIALS = [
     "register_host",
     "open_memory",
     "create_physical",
+    "import_physical",
+    "export_physical",
     "map",
     "unmap",
     "set_access",

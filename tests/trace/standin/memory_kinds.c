@@ -24,6 +24,8 @@ CUresult cuMemPoolDestroy (void *);
 CUresult cuMemAddressReserve (CUdeviceptr *, size_t, size_t, CUdeviceptr, uint64_t);
 CUresult cuMemAddressFree (CUdeviceptr, size_t);
 CUresult cuMemCreate (uint64_t *, size_t, const void *, uint64_t);
+CUresult cuMemExportToShareableHandle (int *, uint64_t, int, uint64_t);
+CUresult cuMemImportFromShareableHandle (uint64_t *, void *, int);
 CUresult cuMemRelease (uint64_t);
 CUresult cuMemMap (CUdeviceptr, size_t, size_t, uint64_t, uint64_t);
 CUresult cuMemSetAccess (CUdeviceptr, size_t, const void *, size_t);
@@ -220,6 +222,33 @@ twice (void)
   expect (y, 10, 40);
 }
 
+/* Physical memory that another process has, too: made here, and made there. */
+static void
+shared (void)
+{
+  CUdeviceptr range;
+  uint64_t made, given;
+  int file;
+  unsigned access[3] = { 1, 0, 3 };
+
+  CHECK (cuMemAddressReserve (&range, 2 * BYTES, 0, 0, 0));
+  CHECK (cuMemCreate (&made, BYTES, zeros, 0));
+  CHECK (cuMemMap (range, BYTES, 0, made, 0));
+  CHECK (cuMemExportToShareableHandle (&file, made, 1, 0));
+  CHECK (cuMemCreate (&given, BYTES, zeros, 0));
+  CHECK (cuMemExportToShareableHandle (&file, given, 1, 0));
+  CHECK (cuMemImportFromShareableHandle (&given, (void *) (uint64_t) file, 1));
+  CHECK (cuMemMap (range + BYTES, BYTES, 0, given, 0));
+  CHECK (cuMemSetAccess (range, 2 * BYTES, access, 1));
+  launch (range, y, N);
+  launch (range + BYTES, y, N);
+  ((float *) range)[4] = 8;               /* by the other process */
+  ((float *) (range + BYTES))[4] = 9;
+  launch (range, y, N);
+  launch (range + BYTES, y, N);
+  expect (y, 4, 34);
+}
+
 static void
 opened (void)
 {
@@ -278,7 +307,7 @@ main (int argc, char ** argv)
 {
   static const struct { const char * name; void (* run) (void); } scenes[] = {
     { "managed", managed }, { "host", host }, { "pools", pools }, { "mapped", mapped }, { "twice", twice },
-    { "opened", opened }, { "large", large },
+    { "shared", shared }, { "opened", opened }, { "large", large },
     { "whole", whole },
   };
 

@@ -51,6 +51,17 @@ API cuMemCreate (uint64_t * handle, size_t size, const void * properties, uint64
   return ftruncate (*handle, size) == 0 ? OK : OUT_OF_MEMORY;
 }
 API cuMemRelease (uint64_t handle) { return close (handle) == 0 ? OK : INVALID_VALUE; }
+/* What crosses over to another process is the file. */
+API cuMemExportToShareableHandle (int * file, uint64_t handle, int type, uint64_t flags)
+{
+  *file = dup (handle);
+  return OK;
+}
+API cuMemImportFromShareableHandle (uint64_t * handle, void * file, int type)
+{
+  *handle = dup ((int) (uint64_t) file);
+  return OK;
+}
 /* It cannot be touched before access is granted. */
 API cuMemMap (CUdeviceptr address, size_t size, size_t offset, uint64_t handle, uint64_t flags)
 {

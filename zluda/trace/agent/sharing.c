@@ -41,6 +41,8 @@ leave_register_host (struct call * call)
   add_allocation (call->word[0], call->word[1], MEMORY_HOST, context);
 }
 
+static const char found_later[] = "made elsewhere: what others write there shows when a launch can read it";
+
 /* Memory that another process or interface made; where its address is put is the first parameter. */
 static void
 leave_open_memory (struct call * call)
@@ -60,7 +62,40 @@ leave_open_memory (struct call * call)
   state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
   add_allocation (address, size, MEMORY_DEVICE | MEMORY_SHARED, context);
   write_range (call, address, size);
-  write_gap (call, call->end, "memory", "made elsewhere: what others write there shows when a launch can read it");
+  write_gap (call, call->end, "memory", found_later);
+}
+
+/* The place of a handle among those that other processes have too, foreign_count where it is not; locked. */
+static u32
+foreign_place (u64 handle)
+{
+  u32 index;
+
+  for (index = 0; index != state.foreign_count && state.foreign[index] != handle; index++)
+    ;
+  return index;
+}
+
+/* Another process has this physical memory, too: it writes it without a call. */
+static void
+note_foreign (u64 handle)
+{
+  u32 index;
+
+  lock ();
+  if (foreign_place (handle) == state.foreign_count)
+  {
+    if (state.foreign_count == state.foreign_room)
+    {
+      state.foreign_room = state.foreign_room * 2 + 16;
+      state.foreign = g_realloc (state.foreign, 8ULL * state.foreign_room);
+    }
+    state.foreign[state.foreign_count++] = handle;
+  }
+  for (index = 0; index != state.allocation_count; index++)
+    if (state.allocations[index]->kind == MEMORY_VIRTUAL && state.allocations[index]->physical == handle)
+      state.allocations[index]->shared = 1;
+  unlock ();
 }
 
 /* A handle of physical memory was given out: what is mapped under the same, which was released, is another's. */
@@ -71,6 +106,9 @@ leave_create_physical (struct call * call)
   u32 index;
 
   lock ();
+  index = foreign_place (handle);
+  if (index != state.foreign_count)
+    state.foreign[index] = state.foreign[--state.foreign_count];
   for (index = 0; index != state.allocation_count; index++)
     if (state.allocations[index]->physical == handle)
       state.allocations[index]->physical = 0;
@@ -82,12 +120,19 @@ static void
 leave_map (struct call * call)
 {
   u64 context = 0;
+  u32 foreign;
 
   state.driver.cuCtxGetCurrent ((u64) &context, 0, 0, 0);
-  add_allocation (call->word[0], call->word[1], MEMORY_VIRTUAL | MEMORY_CLOSED | MEMORY_OWN, context);
+  lock ();
+  foreign = foreign_place (call->word[3]) != state.foreign_count;
+  unlock ();
+  add_allocation (call->word[0], call->word[1],
+                  MEMORY_VIRTUAL | MEMORY_CLOSED | MEMORY_OWN | (foreign ? MEMORY_SHARED : 0), context);
   lock ();
   alias_at (call->word[0], call->word[3]);
   unlock ();
+  if (foreign)
+    write_gap (call, call->end, "memory", found_later);
 }
 
 /* cuMemSetAccess: address, bytes, descriptors (CUmemAccessDesc), their number. */

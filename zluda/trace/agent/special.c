@@ -212,6 +212,14 @@ leave_special (struct call * call)
     case SPECIAL_CREATE_PHYSICAL:
       leave_create_physical (call);
       break;
+    case SPECIAL_IMPORT_PHYSICAL:
+      leave_create_physical (call);
+      if (word[0] != 0)
+        note_foreign (*(u64 *) word[0]);
+      break;
+    case SPECIAL_EXPORT_PHYSICAL:
+      note_foreign (word[1]);
+      break;
     case SPECIAL_MAP:
       leave_map (call);
       break;

@@ -216,6 +216,8 @@ struct state
   u32 graph_count, graph_room;
   struct body * bodies;          /* of conditional nodes */
   u32 body_count, body_room;
+  u64 * foreign;                 /* handles of physical memory that other processes have, too */
+  u32 foreign_count, foreign_room;
   u32 timing;                    /* --timing events */
   struct timer * timers;
   struct gpu_clock * clocks[MAX_CLOCKS];
