@@ -100,6 +100,9 @@ def test_json_has_the_documented_keys(case: Case) -> None:
         "product",
         "relocated",
         "fidelity",
+        "kernels",
+        "differences",
+        "differences_left_out",
         "printed",
     }
     assert (found["launches"], found["copies"], found["identical"]) == (2, 1, 3)
