@@ -39,6 +39,7 @@ PREFIX, CONSTANTS = "kernel_gpu_", "kernel_params"
 BUFFER, SCENE = 1 << 18, 1 << 22  # bytes behind a parameter, and behind each pointer of kernel_params
 SMALL = 2000  # instructions
 SHARED = 16 << 10  # bytes of dynamic shared memory
+LONGEST = 900.0  # seconds of processor time, compiling and running
 LARGEST = 5000  # of entries that are run when none is named
 
 # What integers of parameters are, in order: pixels or states first, then widths, offsets, strides.
@@ -96,7 +97,7 @@ def _word(kind: str, size: int, offset: int, scene: int) -> bytes:
 
 def run(module: Module, task: Task) -> bytes:
     """Launch an entry: its instructions, the digest of all memory afterwards, bytes that were changed."""
-    signal.alarm(900)  # a kernel that does not end ends its process
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)  # a kernel that does not end ends its process
     options: dict[str, Any] = {"check": "memory", "threads": 1, "numerics": "nvidia"}
     device = CpuDevice(**options) if task.device == "cpu" else AmdDevice(task.device, **options)
     code = device.load(module)

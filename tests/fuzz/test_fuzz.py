@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
+import trial
 from drawing import Drawer
 from launches import DEVICES
 from probe import probe
 from programs import Call, If, Loop, Program, walk
 from shrink import shrink
 from statements import LEFT_OUT, Statement, all_rows, drawn
-from trial import apart
+from trial import Fault, apart
 from writing import ptx
 
 from zluda.ptx import parse_module
@@ -46,6 +49,24 @@ def test_programs_have_all_kinds_of_structure() -> None:
     kinds = {type(node) for p in programs for body in (p.body, *p.functions) for node in walk(body)}
     assert {If, Loop, Call, Statement} <= kinds
     assert not any(parse_module(ptx(p)).errors() for p in programs)
+
+
+def _endless(*_: object) -> Fault | None:
+    while True:
+        pass
+
+
+def _crashes(*_: object) -> Fault | None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("does", "kind"), [(_endless, "hang"), (_crashes, "crash")])
+def test_what_never_ends_and_what_crashes_is_told(
+    monkeypatch: pytest.MonkeyPatch, does: Callable[..., Fault | None], kind: str
+) -> None:
+    monkeypatch.setattr(trial, "_caught", does)
+    fault = apart(Program((), (), 32, 1, 0), ("cpu",), 0.1)
+    assert fault is not None and fault.kind == kind
 
 
 def test_a_fault_is_cut_down_to_what_it_needs() -> None:
