@@ -24,31 +24,23 @@ from zluda.tracefile import open_trace
 SECONDS = 60
 
 PROGRAM = """
-import ctypes, os, subprocess, sys, threading
+import ctypes, os, subprocess, sys
 driver = ctypes.CDLL(sys.argv[1])
-app, garbage = sys.argv[2:]
+app, static, garbage = sys.argv[2:]
 
-def use():
-    assert driver.cuInit(0) == 0
-
-def fork(calls):
-    child = os.fork()
-    if child == 0:
-        [use() for _ in range(calls)]
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    use()
+def use(times=1):
+    assert [driver.cuInit(0) for _ in range(times)] == [0] * times
 
 use()
-fork(1)
 assert os.system("exit 3") == 3 << 8
 use()
-fork(2)  # Frida was once done with a process whose memory a child had called execve in
-child = os.posix_spawn(app, [app, "saxpy"], os.environ)
+child = os.fork()  # Frida was once done with a process in whose memory a child had called execve
+if child == 0:
+    use(2)
+    os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-fork(3)
-assert subprocess.run([app, "status"], preexec_fn=lambda: None).returncode == 7
-assert subprocess.run([app, "status"], start_new_session=True, cwd="/", close_fds=False).returncode == 7
+use()
+assert subprocess.run([app, "status"], start_new_session=True, cwd="/").returncode == 7
 use()
 for wrong, number in ((garbage, 8), ("/no/such/program", 2), ("/", 13)):
     try:
@@ -56,10 +48,12 @@ for wrong, number in ((garbage, 8), ("/no/such/program", 2), ("/", 13)):
         raise AssertionError(wrong)
     except OSError as error:
         assert error.errno == number, error
+for _ in range(3):
+    assert os.waitpid(os.posix_spawn(static, [static], os.environ), 0)[1] == 0
 use()
 child = ctypes.CDLL(None).syscall(57)  # fork, and nobody knows
 if child == 0:
-    [use() for _ in range(5)]
+    use(5)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 use()
@@ -69,10 +63,12 @@ use()
 @pytest.fixture(scope="module")
 def family(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     directory = tmp_path_factory.mktemp("family")
-    garbage = directory / "garbage"
+    source, static, garbage = (directory / name for name in ("a.c", "static", "garbage"))
+    source.write_text('void _start(void) { __asm__ volatile("mov $60, %eax; xor %edi, %edi; syscall"); }\n')
+    subprocess.run(["cc", "-nostdlib", "-static", source, "-o", static], check=True)
     garbage.write_bytes(b"\0garbage")
     garbage.chmod(0o755)
-    command = [sys.executable, "-c", PROGRAM, standin.driver, standin.app, str(garbage)]
+    command = [sys.executable, "-c", PROGRAM, standin.driver, standin.app, str(static), str(garbage)]
     recorded = run_trace(directory / "trace.bin", *command)
     assert recorded.status == 0, recorded.errors
     return recorded
@@ -80,40 +76,23 @@ def family(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record
 
 def test_the_parent_is_recorded_whatever_children_it_has(family: Recorded) -> None:
     with open_trace(family.trace) as trace:
-        assert [call.function for call in trace.iter_calls()] == ["cuInit"] * 8
+        assert [call.function for call in trace.iter_calls()] == ["cuInit"] * 6
 
 
-def test_what_is_forked_is_recorded_before_and_after_a_child_of_posix_spawn(family: Recorded) -> None:
+def test_what_is_forked_after_system_is_recorded_and_what_subprocess_starts(family: Recorded) -> None:
     index = json.loads(family.trace.with_name("trace.index.json").read_text())
     main, *children = index["processes"]
-    assert main["calls"] == 8
-    assert sorted(child["calls"] for child in children) == [1, 2, 3, 4, 4, 13]
+    assert main["calls"] == 6
+    assert sorted(child["calls"] for child in children) == [2, 4]
     assert {child["parent"] for child in children} == {main["pid"]}
-    commands = sorted(child["command"][1:] for child in children if child["command"])
-    assert commands == [["saxpy"], ["status"], ["status"]]
+    assert [child["command"][1:] for child in children if child["calls"] == 4] == [["status"]]
 
 
-def test_calls_of_a_child_that_nobody_knew_are_told_and_a_gap(family: Recorded) -> None:
-    assert "5 calls of children forked by a bare clone are not recorded" in family.errors
+def test_what_is_not_recorded_is_told_once_and_a_gap(family: Recorded) -> None:
+    assert family.errors.count("(static) is not recorded: a static or 32-bit program") == 1
+    assert family.errors.count("5 calls of children forked by a bare clone are not recorded") == 1
     with open_trace(family.trace) as trace:
-        assert [(gap.kind, gap.times) for gap in trace.gaps] == [("child", 5)]
-
-
-def test_a_static_program_is_told_and_a_gap(standin: StandIn, tmp_path: Path) -> None:
-    source, static = tmp_path / "a.c", tmp_path / "static"
-    source.write_text('void _start(void) { __asm__ volatile("mov $60, %eax; xor %edi, %edi; syscall"); }\n')
-    subprocess.run(["cc", "-nostdlib", "-static", source, "-o", static], check=True)
-    program = (
-        "import ctypes, subprocess, sys\n"
-        "assert ctypes.CDLL(sys.argv[1]).cuInit(0) == 0\n"
-        "[subprocess.run([sys.argv[2]], check=True) for _ in range(3)]\n"
-    )
-    command = [sys.executable, "-c", program, standin.driver, str(static)]
-    recorded = run_trace(tmp_path / "trace.bin", *command)
-    assert recorded.status == 0, recorded.errors
-    assert recorded.errors.count("(static) is not recorded: a static or 32-bit program") == 1
-    with open_trace(recorded.trace) as trace:
-        assert [gap.kind for gap in trace.gaps] == ["child"] * 3
+        assert [(gap.kind, gap.times) for gap in trace.gaps] == [("child", 1)] * 3 + [("child", 5)]
 
 
 def test_children_start_when_the_session_is_gone(standin: StandIn, tmp_path: Path) -> None:
@@ -159,6 +138,17 @@ def test_a_program_that_changes_user(tmp_path: Path, mode: int, changes: bool) -
     assert not _changes_user(os.getpid(), str(tmp_path / "none"))
 
 
+# What agent/execs.c does.
+BECOMES_ECHO = """
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect('\\0' + sys.argv[1])
+s.sendall(b'/bin/echo\\0')
+assert s.recv(1) == b'\\0'
+os.execv('/bin/echo', ['echo', 'hi'])
+"""
+
+
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[tuple[Following, list[int]]]:
     refused: list[int] = []
@@ -167,18 +157,14 @@ def refusing() -> Iterator[tuple[Following, list[int]]]:
         child.release()
         raise Error("not today")
 
-    yield Following(take, lambda pid, _: refused.append(pid)), refused
+    following = Following(take, lambda pid, _: refused.append(pid))
+    yield following, refused
+    following.close()
 
 
 def test_a_child_goes_on_where_it_cannot_be_followed(refusing: tuple[Following, list[int]]) -> None:
     following, refused = refusing
-    program = (
-        "import os, socket, sys\n"
-        "s = socket.socket(socket.AF_UNIX); s.connect('\\0' + sys.argv[1]); s.sendall(b'/bin/echo\\0')\n"
-        "assert s.recv(1) == b'\\0'\n"
-        "os.execv('/bin/echo', ['echo', 'hi'])\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", program, following.name], stdout=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-c", BECOMES_ECHO, following.name], stdout=subprocess.PIPE)
     output, _ = child.communicate(timeout=SECONDS)
     assert (output, child.returncode) == (b"hi\n", 0)
     end = time.monotonic() + SECONDS
@@ -208,3 +194,30 @@ def test_who_connects_and_leaves_disturbs_nobody(refusing: tuple[Following, list
         time.sleep(0.01)
     with socket.socket(socket.AF_UNIX) as again:
         again.connect(f"\0{following.name}")
+
+
+def test_a_child_is_seen_to_when_the_session_ends() -> None:
+    """It would be left stopped, or with a breakpoint."""
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def take(child: Successor) -> None:
+        under_way.set()
+        assert go_on.wait(SECONDS)
+        child.hold()
+        child.release()
+
+    following = Following(take, lambda pid, reason: None)
+    child = subprocess.Popen(
+        [sys.executable, "-c", BECOMES_ECHO, following.name], stdout=subprocess.PIPE, text=True
+    )
+    assert under_way.wait(SECONDS)
+    closing = threading.Thread(target=following.close)
+    closing.start()
+    go_on.set()
+    closing.join(SECONDS)
+    assert not closing.is_alive()
+    assert child.communicate(timeout=SECONDS)[0] == "hi\n"
+    late = subprocess.run(
+        [sys.executable, "-c", BECOMES_ECHO, following.name], capture_output=True, timeout=SECONDS
+    )
+    assert b"ConnectionRefusedError" in late.stderr

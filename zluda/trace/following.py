@@ -16,6 +16,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,11 +26,12 @@ from zluda.trace.hold import Seized
 _CREDENTIALS = struct.Struct("3i")  # `struct ucred`: process, user, group (unix(7))
 _ANSWER = b"\0"
 _POLL_SECONDS = 0.002
+_LAST_SECONDS = 30.0
 _CHANGES_USER = stat.S_ISUID | stat.S_ISGID
 
 
 class Following:
-    """Listens for children until the session's process ends; each is served by a thread of its own."""
+    """Listens for children until it is closed; each is served by a thread of its own."""
 
     def __init__(self, take: Callable[[Successor], None], unrecorded: Callable[[int, str], None]) -> None:
         """``take`` is called with each child that has become another program, and is stopped; it lets it go.
@@ -41,12 +43,29 @@ class Following:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(f"\0{self.name}")
         self._socket.listen(128)
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._serving: set[threading.Thread] = set()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         while True:
-            connection, _ = self._socket.accept()
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._serving.add(thread)
+            thread.start()
+            self._serving = {one for one in self._serving if one.is_alive()}
+
+    def close(self) -> None:
+        """Children go on by themselves from now on. Those under way are waited for, but not for ever."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._listener.join()
+        self._socket.close()
+        end = time.monotonic() + _LAST_SECONDS
+        for thread in self._serving:
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _serve(self, connection: socket.socket) -> None:
         """A child. It waits for us; whatever becomes of this, closing the connection lets it go on."""

@@ -526,6 +526,8 @@ class Session:
 
     def finish(self) -> Outcome:
         """Close every recording; the outcome is the main process's."""
+        if self._following is not None:
+            self._following.close()
         outcome = Outcome(status=0, trace=self._output, problems=self._problems)
         recordings, self._recordings = self._recordings, {}
         for recording in recordings.values():
