@@ -82,6 +82,25 @@ def test_four_rounds_are_taken_at_a_time_then_two_then_one(form: str) -> None:
     assert one_by_one > THREADS // 3  # else this shows nothing
 
 
+@pytest.mark.parametrize(("count", "over", "together"), [(97, 1, 6), (100, 0, 5)])
+def test_many_known_rounds_are_taken_together_behind_those_that_are_over(
+    count: int, over: int, together: int
+) -> None:
+    """Rounds of 40 instructions, of which eight fit into 350."""
+    fill = "mul.rn.f32 %t, %f, %f;" + "add.rn.f32 %t, %t, %f;" * 36 + "min.f32 %f, %f, %t;"
+    loop = "mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, {count}; @%q bra L;"
+    begin = numpy.array([[0.7313, 0.2911, 0.1777 + t / 37, 0.0] for t in range(THREADS)], numpy.float32)
+    with zluda.open_device("cpu") as device:
+        words = device.array(begin)
+        module = device.load_module(_kernel(loop.format(body=BODY + fill, count=count)))
+        module.kernel("k").launch(grid=1, block=THREADS, args=[words])
+        found = [tuple(row) for row in words.numpy()[:, :2].tolist()]
+    groups = [1] * over + [together] * (count // together)
+    assert found == [_expected(*row, groups) for row in begin[:, :3].tolist()]
+    one_by_one = [_expected(*row, [1] * count) for row in begin[:, :3].tolist()]
+    assert sum(a != b for a, b in zip(found, one_by_one, strict=True)) > THREADS // 3
+
+
 @pytest.mark.parametrize(
     ("loop", "fused"),
     [
@@ -91,7 +110,17 @@ def test_four_rounds_are_taken_at_a_time_then_two_then_one(form: str) -> None:
             "mov.u32 %i, 0; L: setp.gt.u32 %q, %i, 5; @%q bra D; {body} add.u32 %i, %i, 2; bra L; D:",
             2,
         ),
-        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 4000; @%q bra L;", 0),
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 4000; @%q bra L;", 159),
+        (
+            "mov.u32 %i, 0; L: setp.ge.u32 %q, %i, 4001; @%q bra D; {body} add.u32 %i, %i, 1; bra L; D:",
+            159,
+        ),
+        (
+            "mov.u32 %i, 0; L: {body} div.full.f32 %t, %s, %f; max.f32 %f, %f, %t; add.s32 %i, %i, 1;"
+            " setp.lt.u32 %q, %i, 1000; @%q bra L;",
+            19,
+        ),
+        ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 40000; @%q bra L;", 0),
         ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, %x; @%q bra L;", 4),
         ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, %n; setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
         ('mov.u32 %i, 0; L: .pragma "nounroll"; {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5;'
@@ -99,8 +128,8 @@ def test_four_rounds_are_taken_at_a_time_then_two_then_one(form: str) -> None:
         ("mov.u32 %i, 0; L: {body} setp.lt.f32 %r, %s, %f; @%r bra L; add.s32 %i, %i, 1;"
          " setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
     ],
-    ids=["five", "three down", "three, tested first", "many", "unknown", "unknown step", "nounroll",
-         "two ways"],
+    ids=["five", "three down", "three, tested first", "4000", "4001, tested first", "thousand quotients",
+         "many", "unknown", "unknown step", "nounroll", "two ways"],
 )  # fmt: skip
 def test_a_product_goes_into_the_next_rounds_sum_in_a_loop_that_is_unrolled(loop: str, fused: int) -> None:
     assert len(_decided(loop.format(body=BODY)).fusions) == fused

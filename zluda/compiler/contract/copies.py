@@ -48,7 +48,8 @@ class Loop:
     """Statements ``first``, its label, to ``last``, which branches back.
 
     ``leaves`` is the branch out of a loop that is tested at its top, else None. ``rounds`` are all, or None:
-    then four are taken at a time, as often as ``counter`` says.
+    then four are taken at a time, as often as ``counter`` says. Of known ones ``together``, if not 0, are
+    taken at a time, and those that are over before.
     """
 
     first: int
@@ -56,6 +57,7 @@ class Loop:
     leaves: int | None
     rounds: int | None
     counter: Counter | None
+    together: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +113,33 @@ class Copier:
         if loop.counter is not None:
             self.by_four(loop, loop.counter)
             return
-        left_out = frozenset(p for p in (loop.first, loop.last, loop.leaves) if p is not None)
-        for _ in range(loop.rounds or 0):
-            self.copies += 1
-            self.copy(range(loop.first, loop.last + 1), left_out, f"$round{self.copies}")
-        if loop.leaves is not None:  # one tested at its top goes there once more
+        rounds = loop.rounds or 0
+        self.whole_rounds(loop, rounds % loop.together if loop.together else rounds)
+        if loop.together:
+            self.some_together(loop)
+        elif loop.leaves is not None:  # one tested at its top goes there once more
             self.copy(range(loop.first + 1, loop.leaves))
             self.go(loop.leaves)
+
+    def whole_rounds(self, loop: Loop, count: int) -> None:
+        """Rounds without their label and branches."""
+        left_out = frozenset(p for p in (loop.first, loop.last, loop.leaves) if p is not None)
+        for _ in range(count):
+            self.copies += 1
+            self.copy(range(loop.first, loop.last + 1), left_out, f"$round{self.copies}")
+
+    def some_together(self, loop: Loop) -> None:
+        """A loop of rounds that are a multiple of ``together``: as many at a time, then a test."""
+        label, back = self.statements[loop.first], self.instruction(loop.last)
+        assert isinstance(label, LabelStatement)
+        self.copies += 1
+        name = f"{label.name}{FOUR}{self.copies}"
+        self.put(replace(label, name=name), -1)
+        if loop.leaves is not None:
+            self.copy(range(loop.first + 1, loop.leaves + 1))
+            self.copy(range(loop.leaves + 1, loop.last))
+        self.whole_rounds(loop, loop.together - (loop.leaves is not None))
+        self.put(replace(back, operands=(*back.operands[:-1], Label(name))), self.numbers[loop.last])
 
     def go(self, leaves: int) -> None:
         """Leave a loop in any case."""

@@ -1,10 +1,10 @@
-"""Loops that ptxas unrolls before it contracts: whole, or four rounds at a time.
+"""Loops that ptxas unrolls before it contracts: whole, or some rounds at a time.
 
 What one round makes is then read by the next in one block of code, and what is made before the loop by the
 first round. A loop is a stretch of text from a label to the only branch back to it, with no loop inside that
-is left. Of few rounds, known when it compiles, it is unrolled whole; if it is short and counts by one to a
-limit, and the rounds are not known, by four: then two and one are left (``copies.py`` writes both).
-Not modelled: loops of many known rounds, of which ptxas takes some number at a time.
+is left. Of few rounds, known when it compiles, it is unrolled whole; of many, as many are taken at a time as
+come to 350 instructions, those that are over before the loop; if it is short and counts by one to a limit,
+and the rounds are not known, by four: then two and one are left (``copies.py`` writes all three).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable
 
 from zluda.compiler.contract.copies import FOUR, Copier, Counter, Loop, Unrolled
-from zluda.compiler.contract.kinds import has_effect
+from zluda.compiler.contract.kinds import has_effect, is_quotient
 from zluda.compiler.contract.values import Values
 from zluda.ptx.module import (
     BranchTargets,
@@ -28,10 +28,15 @@ from zluda.ptx.module import (
     Statement,
 )
 
-MOST_ROUNDS = 1000
+MOST_ROUNDS = 10_000
 _LIMITS = ((7, 3500), (13, 1950), (17, 1360), (25, 1000), (35, 700), (45, 540), (65, 455), (95, 380))
 """Instructions a round, and how many all rounds together may have: measured with ptxas 13.0 for sm_90."""
 _LIMIT = 310
+_TOGETHER, _LONGEST = 350, 72
+"""Instructions that rounds taken at a time may come to, if there are too many of them to take all, and one
+round of those: without the three that count. Measured like the others, and to the instruction."""
+_QUOTIENTS = {("approx", False): 7, ("approx", True): 2, ("full", False): 12, ("full", True): 8}
+"""Instructions that ``div`` counts for there, by its kind and ``.ftz``."""
 _SHORT = 21
 """Instructions that a round may have for four to be taken at a time, if their number is not known."""
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -164,9 +169,12 @@ def _find(
         return Loop(first, last, leaves, 0, None)
     if counter.start is not None and counter.limit is not None:
         count = rounds(counter, jump.guard, tested_first=leaves is not None)
-        if count is None or count * size > _most(size):
+        if count is None:
             return None
-        return Loop(first, last, leaves, count, None)
+        if count * size <= _most(size):
+            return Loop(first, last, leaves, count, None)
+        taken = _taken_together(text, values, numbers, live, begins, leaves, count)
+        return Loop(first, last, leaves, count, None, taken) if taken > 1 else None
     fours = size - (leaves is not None) <= _SHORT and _is_taken_by_four(text, counter, jump, begins, leaves)
     return Loop(first, last, leaves, None, counter) if fours else None
 
@@ -213,6 +221,30 @@ def _is_taken_by_four(
     up = compare in ("lt", "lo", "ne") and counter.step == 1
     down = compare in ("gt", "hi", "ne") and counter.step == -1
     return (up or down) and counter.tests_next == (leaves is None) and counter.type.bits >= 32
+
+
+def _taken_together(
+    text: _Text, values: Values, inside: range, live: set[int], begins: range, leaves: int | None, count: int
+) -> int:
+    """How many of so many rounds are taken at a time: the most with which those that are over fit in, too."""
+    label = text.body[begins.start]
+    assert isinstance(label, LabelStatement)
+    header = 0 if leaves is None else leaves - begins.start - 2  # but for the label and the comparison
+    branches = sum(1 for i in inside if values.instructions[i].opcode in ("bra", "ret", "exit"))
+    if FOUR in label.name or header > 0 or branches > (1 if leaves is None else 2):
+        return 1
+    size = sum(_weight(values.instructions[i]) for i in inside if i in live and i not in values.copies)
+    size -= 3 if leaves is None else 4
+    if not 0 < size <= _LONGEST:
+        return 1
+    most = min(_TOGETHER // size, count - 1)
+    return next((taken for taken in range(most, 1, -1) if taken + count % taken <= _TOGETHER // size), 1)
+
+
+def _weight(instruction: Instruction) -> int:
+    if not is_quotient(instruction):
+        return 1
+    return _QUOTIENTS["full" if instruction.has("full") else "approx", instruction.has("ftz")]
 
 
 def _most(size: int) -> int:
