@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 import trial
@@ -14,7 +15,7 @@ from probe import probe
 from programs import Call, If, Loop, Program, walk
 from shrink import shrink
 from statements import LEFT_OUT, Statement, all_rows, drawn
-from trial import Fault, apart
+from trial import apart
 from writing import ptx
 
 from zluda.ptx import parse_module
@@ -51,18 +52,18 @@ def test_programs_have_all_kinds_of_structure() -> None:
     assert not any(parse_module(ptx(p)).errors() for p in programs)
 
 
-def _endless(*_: object) -> Fault | None:
+def _endless(*_: object) -> NoReturn:
     while True:
         pass
 
 
-def _crashes(*_: object) -> Fault | None:
+def _crashes(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("does", "kind"), [(_endless, "hang"), (_crashes, "crash")])
 def test_what_never_ends_and_what_crashes_is_told(
-    monkeypatch: pytest.MonkeyPatch, does: Callable[..., Fault | None], kind: str
+    monkeypatch: pytest.MonkeyPatch, does: Callable[..., None], kind: str
 ) -> None:
     monkeypatch.setattr(trial, "_caught", does)
     fault = apart(Program((), (), 32, 1, 0), ("cpu",), 0.1)
