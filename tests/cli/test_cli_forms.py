@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,22 @@ def test_nothing_is_to_be_recovered_of_what_was_no_trace(tmp_path: Path) -> None
     result = CliRunner().invoke(command, ["recover", str(other)])
     assert "not a trace" in str(result.exception) and "-o PATH" not in str(result.exception)
     refused("No such file", "recover", tmp_path / "none.bin", "-o", tmp_path / "b.bin")
+
+
+def test_rows_that_vanish_without_a_trace_are_not_called_recovered(tmp_path: Path) -> None:
+    """The table of launches is said to stand where an empty one does: it reads well, and has no rows."""
+    bad, whole = tmp_path / "bad.bin", tmp_path / "whole.bin"
+    bad.write_bytes(CORPUS.read_bytes())
+    connection = sqlite3.connect(bad)
+    with connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        empty = "(SELECT rootpage FROM sqlite_schema WHERE name = 'noise')"
+        connection.execute(f"UPDATE sqlite_schema SET rootpage = {empty} WHERE name = 'proof'")
+    connection.close()
+    said = run("recover", bad, "-o", whole, status=1).stderr
+    assert "lost: what is lost cannot be told: damaged" in said
+    with open_trace(whole) as trace:
+        assert not any(launch.captured for launch in trace.iter_launches())
 
 
 def test_numbers_that_no_call_has_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,23 @@ def test_two_at_once_each_make_a_whole_trace(tmp_path: Path) -> None:
             assert trace.counts().calls == 1
     with open_trace(target) as trace:
         assert trace.counts().calls == 1
+
+
+@pytest.mark.parametrize("make", READERS)
+def test_a_trace_that_others_read_and_cut_is_read(make: Make, tmp_path: Path) -> None:
+    """Readers do not wait for one another."""
+    source = write(tmp_path / "a.bin")
+    with TraceWriter.reopen(source) as writer:
+        signature = writer.signature("cuInit", [])
+        writer.add_calls([(number, 1, None, signature, 0, 1, 0, b"") for number in range(1, 9)])
+    with open_trace(source) as trace, closing(sqlite3.connect(source, isolation_level=None)) as other:
+        calls = trace.iter_calls()
+        next(calls)  # and is not done
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM call").fetchone()
+        make(source, tmp_path / "b.bin")
+        assert len(list(calls)) == 8
+        write_subset(trace, tmp_path / "c.bin", CUT, {})
 
 
 def test_damage_met_while_copying_is_the_sources(tmp_path: Path) -> None:

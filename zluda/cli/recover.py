@@ -37,13 +37,14 @@ def command(file: str, output: str | None) -> None:
         check_is_trace(Path(file))
         if output is None:
             raise TraceError(f"{error}; -o PATH writes what can still be read of it") from error
+        damage = error.message
         say(f"{error}")
     else:
         did = "what a killed recorder left was merged into it" if beside else "nothing to recover"
         unneeded = f"; {output} was not written" if output is not None else ""
         say(f"{file}: {did}; {counts.calls} calls, {counts.launches} launches{unneeded}")
         return
-    lost = salvage(Path(file), Path(output))
+    lost = salvage(Path(file), Path(output), damage=damage)
     with open_trace(output) as trace:
         counts = trace.counts()
     say(f"{output}: {counts.calls} calls, {counts.launches} launches, {counts.pages} pieces of memory")

@@ -71,9 +71,10 @@ _CONVERSIONS: tuple[tuple[str, str, str, Callable[[Any], object]], ...] = (
 _DOUBT_CAPTURES = "UPDATE launch SET captured = 0 WHERE captured = 1"
 
 
-def salvage(source: Path, target: Path) -> dict[str, int]:
+def salvage(source: Path, target: Path, *, damage: str = "") -> dict[str, int]:
     """Write what can be read of ``source`` to ``target``; returns how many rows of each table are lost, as
-    far as that can be told.
+    far as that can be told. ``damage`` is what is known to be wrong: a table may have lost all its rows and
+    look like one that had none.
 
     Raises :class:`TraceError` where ``source`` is no trace at all, or ``target`` is it.
     """
@@ -97,6 +98,8 @@ def salvage(source: Path, target: Path) -> dict[str, int]:
                 gone = connection.execute(f"DELETE FROM {table} WHERE {condition}").rowcount
                 if gone:
                     lost[table] = lost.get(table, 0) + gone
+            if damage and not notes and not lost:
+                notes.append(f"what is lost cannot be told: {damage}")
             if notes or lost:
                 connection.execute(_DOUBT_CAPTURES)
             connection.execute("COMMIT")

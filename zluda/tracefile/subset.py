@@ -88,7 +88,7 @@ def write_subset(
     with replacing(target, source=source.path) as part:
         with errors_of_copying(source.path, part), closing(schema.create(part)) as connection:
             connection.execute("ATTACH DATABASE ? AS source", (str(source.path.absolute()),))
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN")  # IMMEDIATE would lock the source, which others may be reading
             _name_kept(connection, cut)
             bounds = {"first": cut.first, "last": cut.last}
             for table, where in _ROWS.items():
