@@ -154,9 +154,13 @@ class ConditionPlayer:
 
     def _run(self, node: _Conditional, step: Step) -> None:
         rounds, started = 0, time.monotonic()
-        while self._graphs.plays:
+        while self._graphs.plays and not (rounds and node.kind != WHILE):
             body = node.chosen(self._values.get(node.handle, 0))
             if body is None:
+                return
+            if rounds and time.monotonic() - started > self._limit:
+                reason = f"the loop of its conditional node has no end: {rounds} rounds in {self._limit:g} s"
+                self._graphs.fail(Unavailable(Verdict.HANG, reason))
                 return
             for one in body:
                 if isinstance(one, _Conditional):
@@ -165,11 +169,6 @@ class ConditionPlayer:
                     self._ran.add(one.sequence)
                     step(one, self._launch(one))
             rounds += 1
-            if node.kind != WHILE:
-                return
-            if time.monotonic() - started > self._limit:
-                reason = f"the loop of its conditional node has no end: {rounds} rounds in {self._limit:g} s"
-                self._graphs.fail(Unavailable(Verdict.HANG, reason))
 
     def _leave_out(self, node: Call, step: Step) -> None:
         """A node that never ran."""
