@@ -6,7 +6,6 @@ remembered, so parsing an instruction costs two dictionary look-ups here.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -349,7 +348,7 @@ def _match(dotted: str) -> Opcode:
     name, *words = re.split(r"\s*\.\s*", dotted)
     candidates = rows(name)
     if not candidates:
-        closest = difflib.get_close_matches(name, opcode_names(), 5) or ["an instruction of the PTX ISA"]
+        closest = _close(name, opcode_names(), 5) or ["an instruction of the PTX ISA"]
         raise OpcodeMismatch("unknown instruction", name, 0, " or ".join(closest))
     late = combinations.misplaced(name, words)
     if late:
@@ -440,9 +439,15 @@ def _mismatch(dotted: str, words: list[str], placed: list[tuple[Row, list[int]]]
     return OpcodeMismatch("unknown modifier", "." + word, starts[longest] - 1, _list(_closest(word, wanted)))
 
 
+def _close(word: str, choices: Sequence[str], most: int, least: float = 0.6) -> list[str]:
+    import difflib  # for messages alone
+
+    return difflib.get_close_matches(word, choices, most, least)
+
+
 def _closest(word: str, wanted: Iterable[str]) -> list[str]:
     choices = sorted(wanted)
-    first = difflib.get_close_matches(word, choices, 3, 0.5)
+    first = _close(word, choices, 3, 0.5)
     return first + [w for w in choices if w not in first]
 
 
