@@ -443,3 +443,49 @@ def _window_of(level: int) -> Callable[[Texture, int], Array]:
         return values
 
     return data
+
+
+def unsettled() -> Iterator[Case]:
+    """What no rule is known of: probes within a cube's face, sums of slices that are far apart, ties of axes.
+
+    No GPU was asked yet: ``python probe.py -o DIR --only unsettled``, some seconds.
+    """
+    state = np.random.RandomState(106)
+    n = 2000
+    angle = state.uniform(-np.pi, np.pi, n)
+    long, wide = 2.0 ** state.uniform(0, 4, n), 2.0 ** state.uniform(-2, 1, n)
+    edge = 256
+    at = state.uniform(-0.5, 0.5, (2, n))
+    zero = np.zeros(n)
+    for name, flags in (("", NORMALIZED | NO_TRILINEAR), (".seamless", NORMALIZED | NO_TRILINEAR | SEAMLESS)):
+        for axis in (0, 1):
+            for number in range(8):
+                t = replace(_window(number, axis), slices=6, cube=True, flags=flags)
+                du = np.stack([long * np.cos(angle), long * np.sin(angle)]) * 2 / edge
+                dv = np.stack([-wide * np.sin(angle), wide * np.cos(angle)]) * 2 / edge
+                columns = words(zero + 1.0, at[1], at[0], zero, du[1], du[0], zero, dv[1], dv[0])
+                case = f"unsettled.cube{name}.{'xy'[axis]}{number}"
+                yield Case(case, t, GRAD_CUBE, columns, 4)
+    # Two slices whose sums cancel: a texel of 1 against one of 2^-k, over every weight of the first.
+    for distance in range(1, 13):
+        pair = Texture((1, 1, 2), data=_two_slices(distance), filter=LINEAR)
+        z = (np.arange(0, 513) / 256 + 0.25).astype(np.float32)
+        form = "tex.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}];"
+        yield Case(f"unsettled.slices.{distance}", pair, form, words(HALF, HALF, z), 1)
+    # Both gradients, their sum and difference as long as one another in ten bits, and nearly so.
+    base = _short(state, n, 10, 0) * 8
+    near = base * (1 + state.randint(-3, 4, n) / 2048)
+    for number in range(8):
+        columns = words(HALF, HALF, *(np.stack([base, zero, near * 0.0, near]) / 256).astype(np.float32))
+        yield Case(f"unsettled.ties.{number}", _window(number, 0), GRAD_2D, columns, 4)
+
+
+def _two_slices(distance: int) -> Callable[[Texture, int], Array]:
+    """An odd mantissa of 24 bits in each slice, the second 2^-distance of the first and negative."""
+
+    def data(t: Texture, at: int) -> Array:
+        values = np.zeros(t.shape(at))
+        values[0], values[1] = 1 + 5 * 2.0**-23, -(1 + 2.0**-22 + 2.0**-23) * 2.0**-distance
+        return values
+
+    return data
