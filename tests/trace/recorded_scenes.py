@@ -1,11 +1,19 @@
-"""The stand-in driver and its programs as the tests see them, and one run of ``zluda trace``."""
+"""The stand-in driver and its programs as the tests see them, one run of ``zluda trace``, and processes under
+way.
+"""
 
 from __future__ import annotations
 
+import os
+import struct
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from zluda.tracefile.ring import CONTROL
 
 SOURCES = Path(__file__).parent / "standin"
 
@@ -67,5 +75,34 @@ def run_trace(
     options = ["-o", str(trace), "--capture", capture, "--timing", timing]
     options += ["--queries"] * queries + ["--no-verify"] * (not verify)
     line = [sys.executable, "-m", "zluda", "trace", *options, "--", *command]
-    result = subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=trace.parent)
+    result = subprocess.run(line, capture_output=True, text=True, timeout=300, cwd=trace.parent)
     return Recorded(trace, result.returncode, result.stdout, result.stderr)
+
+
+def word(control: Path, name: str) -> int:
+    """A word of the control page; 0 before it is there."""
+    try:
+        return int(struct.unpack_from("<Q", control.read_bytes(), CONTROL[name])[0])
+    except (FileNotFoundError, struct.error):
+        return 0
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
+
+
+def stop(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

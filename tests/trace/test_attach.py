@@ -49,8 +49,8 @@ def attached(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Reco
     tell(app)
     assert line(app) == "launched"
     recorder.send_signal(signal.SIGINT)
-    _, errors = recorder.communicate(timeout=60)
-    output, _ = app.communicate("\n", timeout=60)
+    _, errors = recorder.communicate(timeout=300)
+    output, _ = app.communicate("\n", timeout=300)
     assert app.returncode == 0
     return Recorded(trace, recorder.returncode, output, errors)
 
@@ -108,7 +108,7 @@ def test_children_that_are_not_followed_have_no_trace(standin: StandIn, tmp_path
         str(tmp_path / "trace.bin"),
     ]
     done = subprocess.run(
-        [*command, "--", "env", standin.app, "fork"], capture_output=True, text=True, timeout=60
+        [*command, "--", "env", standin.app, "fork"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 4, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["trace.bin"]

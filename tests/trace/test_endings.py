@@ -4,24 +4,20 @@ right.
 
 from __future__ import annotations
 
-import os
-import random
 import resource
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recorded_scenes import Recorded, StandIn, run_trace
+from recorded_scenes import Recorded, StandIn, run_trace, running, stop, wait_until, word
 
 from zluda.tracefile import TraceWriter, open_trace
-from zluda.tracefile.ring import CONTROL
 
 Scene = Callable[..., Recorded]
 
@@ -100,7 +96,7 @@ def test_a_program_that_cannot_be_started(standin: StandIn, tmp_path: Path, kind
     elif kind == "no place":
         trace, app = tmp_path / "nowhere" / "trace.bin", Path(standin.app)
     line = [sys.executable, "-m", "zluda", "trace", "-o", str(trace), str(app)]
-    result = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(line, capture_output=True, text=True, timeout=300)
     assert result.returncode == 2
     assert result.stderr.startswith("zluda: ") and result.stderr.count("\n") == 1
     assert str(app if kind != "no place" else trace.parent) in result.stderr
@@ -161,28 +157,6 @@ def recording(
         session.communicate()
 
 
-def word(control: Path, name: str) -> int:
-    """A word of the control page; 0 before it is there."""
-    try:
-        return int(struct.unpack_from("<Q", control.read_bytes(), CONTROL[name])[0])
-    except (FileNotFoundError, struct.error):
-        return 0
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.02)
-
-
-def stop(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
-
-
 def check_complete(trace_file: Path, at_least: int) -> None:
     """All calls without a hole, all but the last returned, every launch with its parameters."""
     with open_trace(trace_file) as trace:
@@ -210,42 +184,13 @@ def test_kill_in_the_middle_of_a_loop(standin: StandIn, tmp_path: Path, killed: 
             stop(app, signal.SIGKILL)
         stop(recorder, signal.SIGKILL)
         if killed == "recorder":
-            _, errors = session.communicate(timeout=60)
+            _, errors = session.communicate(timeout=300)
             assert session.returncode == 0
             assert "recording ended early" in errors
             check_complete(trace, 40006)
         else:
-            wait_until(lambda: not running(app) or killed != "everything")
-            time.sleep(0.3)
+            wait_until(lambda: not running(recorder) and (not running(app) or killed != "everything"))
             check_complete(trace, 5000)
-
-
-KILLED = ("application", "recorder", "session", "session and recorder", "everything")
-KILLS = int(os.environ.get("RECORDER_KILLS", "150"))
-
-
-@pytest.mark.nightly
-def test_kills_at_random_moments_lose_no_call_that_had_returned(standin: StandIn, tmp_path: Path) -> None:
-    chosen = random.Random(5)
-    for number in range(KILLS):
-        killed, pause = chosen.choice(KILLED), chosen.uniform(0, 0.3)
-        print(f"kill {number}: {killed} after {pause:.3f} s")  # shown where it fails
-        trace = tmp_path / f"{number}.bin"
-        control = Path(f"{trace}.rings/control")
-        with recording(standin, trace, "loop", "1000000") as (session, recorder, app):
-            time.sleep(pause)
-            returned = word(control, "SEQUENCE") - 1
-            victims = {"application": app, "recorder": recorder, "session": session.pid, "everything": app}
-            for name, pid in victims.items():
-                if name in killed or killed == "everything":
-                    stop(pid, signal.SIGKILL)
-            stop(app, signal.SIGKILL)
-            wait_until(lambda pid=app: not running(pid))  # type: ignore[misc]
-            if "session" not in killed and killed != "everything":
-                session.communicate(timeout=60)
-            wait_until(lambda pid=recorder: not running(pid))  # type: ignore[misc]
-            check_complete(trace, returned)
-        trace.unlink()
 
 
 def test_a_stream_that_makes_no_progress_is_let_go(standin: StandIn, tmp_path: Path) -> None:
@@ -255,7 +200,7 @@ def test_a_stream_that_makes_no_progress_is_let_go(standin: StandIn, tmp_path: P
         "outcome = record(sys.argv[2:], sys.argv[1], progress_seconds=0.2); sys.exit(outcome.status)"
     )
     line = [sys.executable, "-c", code, str(trace), standin.app, "stuck"]
-    assert subprocess.run(line, timeout=60).returncode == 0
+    assert subprocess.run(line, timeout=300).returncode == 0
     with open_trace(trace) as opened:
         (launch,) = opened.iter_launches()
         assert not launch.captured
@@ -267,7 +212,7 @@ def test_a_recorder_that_cannot_write_lets_the_program_go_on(standin: StandIn, t
     with recording(standin, trace, "loop", "50000") as (session, recorder, _app):
         # Its files may not grow beyond 256 KiB, as if the disk were full.
         resource.prlimit(recorder, resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
-        _, errors = session.communicate(timeout=60)
+        _, errors = session.communicate(timeout=300)
         assert session.returncode == 0
         assert "recording stopped" in errors
     with open_trace(trace) as opened:  # room again: what the rings hold is merged
@@ -280,7 +225,7 @@ def test_a_recorder_that_cannot_write_lets_the_program_go_on(standin: StandIn, t
 def test_a_held_program_does_not_outlive_its_session() -> None:
     code = (
         "import time; from zluda.trace.hold import HeldProcess;"
-        "print(HeldProcess(['/bin/sleep', '60']).pid, flush=True); time.sleep(60)"
+        "print(HeldProcess(['/bin/sleep', '1000']).pid, flush=True); time.sleep(1000)"
     )
     session = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert session.stdout is not None
@@ -297,21 +242,16 @@ def test_without_frida_the_remedy_is_named(standin: StandIn, tmp_path: Path) -> 
         "from zluda.cli.main import main; main()"
     )
     line = [sys.executable, "-c", code, standin.app]
-    done = subprocess.run(line, timeout=60, capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(line, timeout=300, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "zluda: device trace: frida is not installed; pip install 'zluda[trace]'\n"
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_a_trace_is_finished_when_the_session_is_killed(standin: StandIn, tmp_path: Path) -> None:
     trace = tmp_path / "trace.bin"
     with recording(standin, trace, "wait") as (session, recorder, app):
+        # All its calls are made: what it makes after the session's death is not recorded.
+        assert session.stdout is not None and session.stdout.readline() == "ready\n"
         session.kill()
         wait_until(lambda: not running(recorder))
         assert running(app)  # it goes on, unrecorded
@@ -325,7 +265,7 @@ def test_signals_to_the_session_reach_the_program(standin: StandIn, tmp_path: Pa
     with recording(standin, trace, "wait") as (session, _, _app):
         assert session.stdout is not None and session.stdout.readline() == "ready\n"
         session.terminate()
-        session.communicate(timeout=60)
+        session.communicate(timeout=300)
         assert session.returncode == 128 + signal.SIGTERM
     with open_trace(trace) as opened:
         assert opened.counts().calls == 13

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from recorded_scenes import Recorded, StandIn, run_trace
 
+from zluda.trace.session import check_place
 from zluda.tracefile import open_trace
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2  # linux/prctl.h, linux/capability.h
@@ -75,13 +76,24 @@ def test_children_of_every_make(standin: StandIn, tmp_path: Path) -> None:
     assert launches[:1] == [1] and launches.count(1) >= 4, index
 
 
-def test_a_directory_that_cannot_be_written(standin: StandIn, tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    check_refused(standin, tmp_path, before=heed_permissions if os.geteuid() == 0 else None)
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    directory = tmp_path / "closed"
+    directory.mkdir(0o500)
+    check_refused(directory, tmp_path / "ran", before=heed_permissions if os.geteuid() == 0 else None)
 
 
-def test_a_file_system_that_cannot_be_written(standin: StandIn) -> None:
-    check_refused(standin, Path("/proc"))
+def test_a_file_system_that_cannot_be_written(tmp_path: Path) -> None:
+    check_refused(Path("/proc"), tmp_path / "ran")
+
+
+def test_a_name_that_has_no_room_for_what_stands_beside_it(tmp_path: Path) -> None:
+    check_refused(tmp_path, tmp_path / "ran", name=251 * "x" + ".bin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_trace_may_be_written_nothing_is_left_behind(tmp_path: Path) -> None:
+    check_place(tmp_path / "trace.bin")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_fault_that_is_listed_has_its_test() -> None:
@@ -104,8 +116,12 @@ def heed_permissions() -> None:
             raise OSError(ctypes.get_errno(), "a capability could not be dropped")
 
 
-def check_refused(standin: StandIn, directory: Path, before: Callable[[], None] | None = None) -> None:
-    line = [sys.executable, "-m", "zluda", "trace", "-o", str(directory / "trace.bin"), standin.app, "saxpy"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, preexec_fn=before)
+def check_refused(
+    directory: Path, ran: Path, name: str = "trace.bin", before: Callable[[], None] | None = None
+) -> None:
+    """Before the program is started."""
+    line = [sys.executable, "-m", "zluda", "trace", "-o", str(directory / name), "touch", str(ran)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, preexec_fn=before)
     assert done.returncode == 2
     assert done.stderr.startswith(f"zluda: {directory}") and done.stderr.count("\n") == 1, done.stderr
+    assert not ran.exists()

@@ -47,7 +47,7 @@ def record(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Record
             trace = tmp_path_factory.mktemp("choice") / "trace.bin"
             line = [sys.executable, "-m", "zluda", "trace", "--no-verify", "-o", str(trace), *options, "--"]
             line += [str(standin.directory / program[0]), *program[1:]]
-            done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(line, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, done.stderr
             made[key] = Recorded(trace, done.returncode, done.stdout, done.stderr)
         return made[key]

@@ -8,6 +8,7 @@ import mmap
 import shutil
 import sqlite3
 import struct
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from ring_producer import Producer, launch, launch_loop, load_kernel, pack64
 
 from zluda.errors import TraceError
 from zluda.tracefile import AllocationKind, Direction, Fidelity, ModuleKind, TraceWriter, open_trace, ring
-from zluda.tracefile.drain import Drain
+from zluda.tracefile.drain import META_FILE, Drain
 from zluda.tracefile.effects import ImageReader, ModuleContents
 from zluda.tracefile.recovery import merge_rings
 from zluda.tracefile.ring import rings_directory
 from zluda.tracefile.ring_reader import Ring
+from zluda.tracefile.schema import APPLICATION_ID
 
 
 @pytest.fixture
@@ -469,3 +471,22 @@ def test_pages_are_made_ahead_of_the_producer_in_its_first_lap(
         consumer.warm()
         assert _Advised.asked == (expected if error is None or written == 2 * MIB else [])
     consumer.close()
+
+
+@pytest.mark.parametrize("begun", ["nothing", "an empty file", "a file without tables"])
+def test_a_recorder_that_was_killed_before_it_made_the_trace_lost_nothing(
+    trace: Path, producer: Producer, begun: str
+) -> None:
+    """It starts while the program runs on: all is in the rings."""
+    (producer.directory / META_FILE).write_text('{"host": "here"}')
+    launch_loop(producer, 1)
+    fcntl.flock(producer.control.fileno(), fcntl.LOCK_UN)
+    if begun == "an empty file":
+        trace.touch()
+    elif begun == "a file without tables":
+        with closing(sqlite3.connect(trace)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    with open_trace(trace) as opened:
+        assert opened.counts().launches == 1
+        assert opened.meta["host"] == "here" and opened.meta["recovered"] is True
+    assert not producer.directory.exists()

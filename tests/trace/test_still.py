@@ -29,10 +29,10 @@ def test_threads_stand_still_until_they_are_released(standin: StandIn, tmp_path:
         time.sleep(0.1)
         assert progress.read_bytes() == held
         stillness.release()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while progress.read_bytes() == held:
             assert time.monotonic() < end
-        app.communicate("\n", timeout=30)
+        app.communicate("\n", timeout=300)
         assert app.returncode == 0
     finally:
         app.kill()
@@ -40,7 +40,7 @@ def test_threads_stand_still_until_they_are_released(standin: StandIn, tmp_path:
 
 
 def test_a_thread_that_never_leaves_is_said_so_and_goes_on() -> None:
-    app = subprocess.Popen(["sleep", "60"])
+    app = subprocess.Popen(["sleep", "1000"])
     stillness = Stillness([(0, 1 << 63)])
     try:
         with pytest.raises(Error, match=f"thread {app.pid} does not leave a function"):

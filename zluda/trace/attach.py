@@ -13,9 +13,12 @@ from types import FrameType
 from zluda.errors import Error
 from zluda.trace.choice import Choice
 from zluda.trace.session import PROGRESS_SECONDS, Options, Outcome, Session, check_place, import_frida
-from zluda.tracefile.ring import DEFAULT_RING_BYTES
+from zluda.tracefile.recovery import merge_rings
+from zluda.tracefile.ring import DEFAULT_RING_BYTES, FLAG_LEFT, Control, rings_directory
 
 _POLL_SECONDS = 0.1
+_DYING_SECONDS, _LEAVING_SECONDS = 2.0, 60.0
+"""How long a recorder may take to notice that its session was killed; and to write the rest after that."""
 
 
 def attach(
@@ -78,7 +81,17 @@ def _command_of(pid: int) -> list[str]:
 
 
 def _check_unrecorded(pid: int) -> None:
-    """Two recorders would each record the other's calls."""
+    """Two recorders would each record the other's calls. One that was killed finishes its trace, or we do."""
+    start = time.monotonic()
+    while trace := _recorded_to(pid):
+        waited = time.monotonic() - start
+        if not merge_rings(trace) and waited > (_LEAVING_SECONDS if _is_leaving(trace) else _DYING_SECONDS):
+            raise Error(f"process {pid}: is being recorded already, to {trace}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _recorded_to(pid: int) -> Path | None:
+    """The trace whose rings the process has in its memory, if those are there still."""
     try:
         maps = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
     except OSError as error:
@@ -86,7 +99,19 @@ def _check_unrecorded(pid: int) -> None:
     for line in maps.splitlines():
         trace, found, _ = line.partition(".rings/control")
         if found and not line.endswith("(deleted)"):
-            raise Error(f"process {pid}: is being recorded already, to {trace.split(maxsplit=5)[-1]}")
+            return Path(trace.split(maxsplit=5)[-1])
+    return None
+
+
+def _is_leaving(trace: Path) -> bool:
+    try:
+        control = Control(rings_directory(trace))
+    except (FileNotFoundError, Error):
+        return True  # it has left
+    try:
+        return bool(control["FLAGS"] & FLAG_LEFT)
+    finally:
+        control.close()
 
 
 def _is_running(pid: int) -> bool:

@@ -1,11 +1,11 @@
 """The recorder process: drains one recorded process's rings into its trace.
 
 Started by the session as ``drain_process TRACE CONTROL_FD``. The control page's lock comes with the file
-descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap": [kind, text, count]}``,
-``{"hooked": [addresses]}``, ``{"stays": true}`` (the agent outlives the session), ``{"finish": true}``. End of
-input without ``finish`` means that the session died: what was recorded until then is drained. An application
-that goes on is told so (``FLAG_LEFT``). The last line on standard output is a JSON object: counts, what could
-not be done in the application, and the last open call.
+descriptor. Commands come as JSON lines on standard input: ``{"meta": {…}}``, ``{"gap": [kind, text,
+count]}``, ``{"hooked": [addresses]}``, ``{"stays": true}`` (the agent outlives the session), ``{"finish":
+true}``. End of input without ``finish`` means that the session died: what was recorded until then is drained.
+An application that goes on is told so (``FLAG_LEFT``). The last line on standard output is a JSON object:
+counts, what could not be done in the application, and the last open call.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from zluda.errors import Error
 from zluda.trace import spec
 from zluda.trace.choice import Choice
 from zluda.trace.own_process import command_line
-from zluda.tracefile.drain import FUNCTIONS_FILE, OPTIONS_FILE
+from zluda.tracefile.drain import FUNCTIONS_FILE, META_FILE, OPTIONS_FILE
 from zluda.tracefile.ring import Control, rings_directory
 from zluda.tracefile.schema import check_replaceable
 
@@ -42,14 +42,16 @@ class Recording:
         self.rows = spec.functions(exports)
         self.directory = rings_directory(trace)
         self._options = {"budget": choice.budget, "redact": choice.redact}
-        self._prepare(ring_bytes, timed=timing == "events")
-        self.send(meta={**meta, "pid": pid})
+        meta = {**meta, "pid": pid}
+        self._prepare(meta, ring_bytes, timed=timing == "events")
+        self.send(meta=meta)
 
-    def _prepare(self, ring_bytes: int, *, timed: bool) -> None:
+    def _prepare(self, meta: Mapping[str, Any], ring_bytes: int, *, timed: bool) -> None:
         try:
             self._clear()
             self.directory.mkdir()
             (self.directory / FUNCTIONS_FILE).write_text(json.dumps(self.rows))
+            (self.directory / META_FILE).write_text(json.dumps(meta))
             (self.directory / OPTIONS_FILE).write_text(json.dumps(self._options))
             self._control = Control.create(self.directory, ring_bytes)
         except OSError as error:

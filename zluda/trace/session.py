@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import mmap
 import os
 import platform
+import shutil
 import signal
 import threading
 import time
@@ -30,12 +32,13 @@ from zluda.trace.programs import loads_libraries
 from zluda.trace.provenance import forces_jit
 from zluda.trace.recording import Recording
 from zluda.trace.still import Stillness, agents_code, prologues, threads_of
-from zluda.tracefile.ring import DEFAULT_RING_BYTES
+from zluda.tracefile.ring import CONTROL_BYTES, DEFAULT_RING_BYTES
 from zluda.tracefile.schema import check_replaceable
 from zluda.tracefile.stripping import STRIPPED, Part
 
 CAPTURES = ("calls", "outputs", "full")
 TIMINGS = ("events", "off")
+_TRIES = 5  # to get an agent into a process that does not respond
 _TURN_SECONDS = 30.0  # after which a child waits no longer for the one before it
 PROGRESS_SECONDS = 10.0
 """How long a stream is waited for after a launch before it is let go, with a gap."""
@@ -162,6 +165,25 @@ def check_place(output: Path) -> None:
     check_replaceable(output)
     if not os.access(directory, os.W_OK):
         raise Error(f"{directory}: not writable")
+    try:
+        _try_place(Path(f"{output}.tried"))
+    except OSError as error:
+        raise Error(f"{directory}: no trace can be written there: {error.strerror}") from None
+
+
+def _try_place(directory: Path) -> None:
+    """What a recording needs there, before the program is started: a directory beside the trace (its name is
+    as long as that of the rings) with files that are mapped.
+    """
+    with contextlib.suppress(FileExistsError):  # another recorder tries at this moment, or was killed then
+        directory.mkdir()
+    try:
+        file = directory / "control"
+        file.write_bytes(bytes(CONTROL_BYTES))
+        with open(file, "r+b") as stream:
+            mmap.mmap(stream.fileno(), CONTROL_BYTES).close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _errors_of(frida: Any) -> tuple[type[Exception], ...]:
@@ -237,7 +259,7 @@ class Session:
             self._late.add(pid)
             self._earlier[pid] = set(agents_code(pid))
         try:
-            session = self._device.attach(pid)
+            session = self._get_in(pid)
             session.enable_child_gating()
             self._keep.append(self._staying(session))
             script = session.create_script(spec.javascript_source("agent"), name="zluda")
@@ -247,17 +269,26 @@ class Session:
             raise Error(f"Frida cannot attach: {error}") from None
         except self._frida.ProcessNotFoundError:
             raise Error("the application ended before it could be recorded") from None
+        except self._frida.ProcessNotRespondingError as error:
+            raise Error(f"process {pid} does not let Frida's agent in: {error}") from None
         script.on("message", lambda message, data: self._message(pid, script, message))
         self._keep.append(session)
         self._scripts.append(script)
         script.load()
         options = {
             "late": late,
-            "outlives": not late and len(self._scripts) == 1,
+            "outlives": not late and pid == self._main,
             "nvtx": None if self._nvtx is None else self._nvtx.name,
         }
         if script.exports_sync.begin(self._sources, options):
             self._stay(pid, script)
+
+    def _get_in(self, pid: int) -> Any:
+        """Frida waits five seconds for its agent, which is not long on a busy machine."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(self._frida.ProcessNotRespondingError):
+                return self._device.attach(pid)
+        return self._device.attach(pid)
 
     def _staying(self, session: Any) -> Any:
         """Put what stays in the process there. Frida stays with it when its session ends: a thread that ends

@@ -27,10 +27,11 @@ from pathlib import Path
 from zluda.errors import Error
 from zluda.trace.own_process import command_line
 
-LIMIT_SECONDS = 10
+LIMIT_SECONDS = 30
+"""On a busy machine hundreds of functions are not hooked at once."""
 PROLOGUE_BYTES = 16
 """The most that a hook's jump takes the place of."""
-_TRIES = 2000
+_TRIES, _TRIES_SECONDS = 2000, 5.0
 _PAUSE_SECONDS = 0.0005
 
 _PTRACE_PEEKUSER, _PTRACE_CONT, _PTRACE_DETACH, _PTRACE_SEIZE, _PTRACE_INTERRUPT = 3, 7, 17, 0x4206, 0x4207
@@ -175,10 +176,13 @@ class _Holder:
                 self._threads[number] = thread
                 thread.interrupt()
                 moving.append(thread)
+        end = time.monotonic() + _TRIES_SECONDS
         for _ in range(_TRIES):
             moving = [thread for thread in moving if self._is_inside(thread, spans)]
             if not moving:
                 return len(self._threads)
+            if time.monotonic() > end:
+                break
             for thread in moving:
                 with contextlib.suppress(_Ended):
                     thread.go_on()

@@ -35,6 +35,8 @@ from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 TAILS_KEY = "ring_tails"
 """The `meta` entry that holds, while recording, how far each ring has been consumed."""
 FUNCTIONS_FILE = "functions.json"
+META_FILE = "meta.json"
+"""What the trace's `meta` begins with, for a recorder that is killed before it has made the trace."""
 OPTIONS_FILE = "options.json"
 """``budget``: the bytes after which contents are not recorded; ``redact``: digests in their place."""
 SPILL_BYTES = 64 << 20

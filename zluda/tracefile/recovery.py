@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from zluda.errors import TraceError
-from zluda.tracefile.drain import TAILS_KEY, Drain
+from zluda.tracefile.drain import META_FILE, TAILS_KEY, Drain
 from zluda.tracefile.effects import Effects
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind
 from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_LEFT, Control, give_rings_back, rings_directory
+from zluda.tracefile.schema import sqlite_errors
 from zluda.tracefile.writer import TraceWriter
 
 _DYING_SECONDS = 10.0
@@ -71,8 +75,8 @@ def _ending(directory: Path, *, failed: bool) -> str:
 
 
 def _merge(path: Path, directory: Path, ending: str) -> None:
-    if not path.exists():
-        raise TraceError("there are rings but no trace", file=str(path))
+    if not _is_begun(path):
+        _begin(path, directory)
     with Trace(path) as trace:
         tails = {str(name): int(tail) for name, tail in trace.meta.get(TAILS_KEY, {}).items()}
         restored = _Restored(trace)
@@ -85,6 +89,27 @@ def _merge(path: Path, directory: Path, ending: str) -> None:
             writer.set_meta({"recovered": True, TAILS_KEY: {}})
         finally:
             drain.close()
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether the recorder lived long enough to make the trace's tables."""
+    if not path.exists():
+        return False
+    with (
+        sqlite_errors(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file,
+    ):
+        return bool(file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+
+
+def _begin(path: Path, directory: Path) -> None:
+    """All that was recorded is in the rings; without the file that begins with, it is somebody else's trace
+    that is missing.
+    """
+    meta = directory / META_FILE
+    if not meta.exists():
+        raise TraceError("there are rings but no trace", file=str(path))
+    TraceWriter.create(path, json.loads(meta.read_text())).close()
 
 
 class _Restored:

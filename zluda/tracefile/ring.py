@@ -6,6 +6,8 @@ Beside the trace ``x.bin`` stands, while it is being recorded, the directory ``x
     one page shared by everybody: the global call counter, the recorder's process id and heartbeat, flags.
 ``functions.json``
     the functions that are hooked, in the order of their index, as rows of ``driver_api.json``.
+``meta.json``, ``options.json``
+    what the trace's ``meta`` begins with, and what the drain is to do with contents.
 ``ring-N``
     one ring for each thread of the application that calls the driver: a header of :data:`RING_HEADER_BYTES`
     bytes, then the slots. The thread is the only producer, the recorder the only consumer.

@@ -2,7 +2,8 @@
  *
  * Each thread counts its rounds in PROGRESS-FILE (8 bytes a thread), and pauses for PAUSE microseconds after each.
  * KIND: `steady` threads go round for ever, `churning` ones start short-lived threads, `blocked` ones are inside a call
- * that returns when there is a file PROGRESS-FILE.go, `capturing` ones capture a stream into a graph all the time.
+ * that returns when there is a file PROGRESS-FILE.go, `capturing` ones capture a stream into a graph all the time,
+ * `logging` ones launch kernels and graphs, and write into PROGRESS-FILE which calls have returned: see `struct log`.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -81,6 +82,45 @@ capturing (void * data)
   }
 }
 
+/* At LOGS in PROGRESS-FILE, of each thread: who it is, and how many of its calls have returned by now. */
+#define LOGS 2048
+struct log { unsigned long thread, allocations, launches, graph_launches, frees; };
+static pthread_mutex_t capturing_one = PTHREAD_MUTEX_INITIALIZER;
+
+static void *
+logging (void * data)
+{
+  volatile struct log * log = (volatile struct log *) ((char *) progress + LOGS) + (long) data;
+  void * stream, * graph, * executable;
+  CUdeviceptr kept, buffer;
+  void * to_kept[] = { &kept }, * to_buffer[] = { &buffer };
+
+  CHECK (cuCtxSetCurrent (context));
+  CHECK (cuMemAlloc_v2 (&kept, 1024));
+  CHECK (cuStreamCreate (&stream, 0));
+  pthread_mutex_lock (&capturing_one); /* the stand-in knows one capture at a time */
+  CHECK (cuStreamBeginCapture_v2 (stream, 2));
+  CHECK (cuLaunchKernel (function, 1, 1, 1, 32, 1, 1, 0, stream, to_kept, NULL));
+  CHECK (cuStreamEndCapture (stream, &graph));
+  CHECK (cuGraphInstantiateWithFlags (&executable, graph, 0));
+  pthread_mutex_unlock (&capturing_one);
+  log->thread = gettid ();
+  for (;;)
+  {
+    CHECK (cuMemAlloc_v2 (&buffer, 1024));
+    log->allocations++;
+    CHECK (cuLaunchKernel (function, 1, 1, 1, 32, 1, 1, 0, stream, to_buffer, NULL));
+    log->launches++;
+    CHECK (cuGraphLaunch (executable, stream));
+    log->graph_launches++;
+    CHECK (cuMemFree_v2 (buffer));
+    log->frees++;
+    progress[(long) data]++;
+    if (pause_us)
+      usleep (pause_us);
+  }
+}
+
 static void *
 brief (void * data)
 {
@@ -118,7 +158,7 @@ main (int argc, char ** argv)
   CHECK (cuModuleGetFunction (&function, module, "count"));
   snprintf (go, sizeof go, "%s.go", argv[3]);
   run = !strcmp (argv[1], "churning") ? churning : !strcmp (argv[1], "blocked") ? blocked
-      : !strcmp (argv[1], "capturing") ? capturing : steady;
+      : !strcmp (argv[1], "capturing") ? capturing : !strcmp (argv[1], "logging") ? logging : steady;
   for (long i = 0; i < threads; i++)
     pthread_create (&thread, NULL, run, (void *) i);
   puts ("ready");

@@ -4,7 +4,6 @@
  */
 #include <gum/guminterceptor.h>
 
-extern int is_fridas (int thread);
 extern int gettid (void);
 extern int getpid (void);
 extern int nanosleep (const guint64 * time, void * remaining);
@@ -14,6 +13,30 @@ extern int closedir (void * directory);
 extern void exit (int status);
 
 #define NAME 19 /* of `struct dirent` */
+
+/* Each recording of the process has brought an agent of Frida's, which knows its own threads. */
+struct agents
+{
+  volatile guint64 count;
+  struct
+  {
+    void * place;
+    int (* is_fridas) (int thread);
+  } agent[];
+};
+
+extern struct agents agents;
+
+static int
+is_fridas (int thread)
+{
+  guint64 number;
+
+  for (number = 0; number != agents.count; number++)
+    if (agents.agent[number].is_fridas (thread))
+      return 1;
+  return 0;
+}
 
 static int
 is_alone (void)

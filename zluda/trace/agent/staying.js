@@ -1,5 +1,6 @@
-// What comes into a process with its first session and stays for good, in a script of its own: Frida disposes of the others'
-// memory in a forked child, on the stack of which `fork_alone` is, and at the end of a recording.
+// What comes into a process with a session and stays for good, in a script of its own: Frida disposes of the others' memory
+// in a forked child, on the stack of which `fork_alone` is, and at the end of a recording. Each session brings an agent of
+// Frida's, with hooks of its own over the earlier one's; only a forked child goes on with its parent's.
 
 const MADV_WIPEONFORK = 18;
 const ENDBR64 = 0xfa1e0ff3;
@@ -7,7 +8,12 @@ const MAX_DESCRIPTOR = 4096;
 const MAX_KEPT = 64;
 const DESCRIPTORS_NAME = 'zluda-descriptors';
 const FOLLOWING_NAME = 'zluda-following';
+const AGENTS_NAME = 'zluda-agents';
+const MAX_AGENTS = 500;
 const AF_UNIX = 1;
+
+// What Frida hooks for as long as its session follows children.
+const GATED = ['fork', 'execve', 'close', 'opendir', 'readdir', 'readdir_r', 'closedir'];
 
 const keep = {};  // what lives as long as the process
 
@@ -142,37 +148,73 @@ function keepDescriptors(cSource, list, owner) {
   keep.descriptors = module;
 }
 
+// When a session ends, however it does, Frida takes its hooks of these out under threads that are at them. A function with
+// another hook keeps its code as it is. (Not so vfork: nothing may come between it and the child's way back.)
+function holdHooks() {
+  const nothing = new CModule('#include <gum/guminterceptor.h>\nvoid nothing (GumInvocationContext * context) {}');
+  for (const name of GATED) {
+    const address = Module.findGlobalExportByName(name);
+    if (address !== null && jumpAt(address) !== null)
+      Interceptor.attach(address, { onEnter: nothing.nothing });
+  }
+  keep.nothing = nothing;
+}
+
 // A process ends when its last thread does, but Frida's threads do not: a main thread that would leave the others by
 // `pthread_exit` waits for them instead, see exits.c. Frida, too, cannot end a process without a main thread.
-function stayToTheEnd(cSource) {
+function stayToTheEnd(cSource, agents) {
   const leave = Module.findGlobalExportByName('pthread_exit');
   if (leave === null)
     return;
-  const is_fridas = new NativeCallback(thread => Cloak.hasThread(thread) ? 1 : 0, 'int', ['int']);
   const names = ['gettid', 'getpid', 'nanosleep', 'opendir', 'readdir', 'closedir', 'exit'];
-  const exits = new CModule(cSource, { ...symbols(...names), is_fridas });
-  keep.exits = { exits, is_fridas };
+  const exits = new CModule(cSource, { ...symbols(...names), agents });
+  keep.exits = exits;
   Interceptor.attach(leave, { onEnter: exits.enter_exit });
 }
 
+// Where this agent's code is.
+function placeOfAgent() {
+  const module = new CModule(
+    '#include <gum/guminterceptor.h>\nvoid * place (void) { return gum_invocation_context_get_listener_function_data; }');
+  const place = new NativeFunction(module.place, 'pointer', [])();
+  module.dispose();
+  return place;
+}
+
+// Puts this agent on the list of the process's: how many there are, then the place of each and what tells its threads.
+// Returns its number; -1 if it is there already.
+function enroll(agents) {
+  const place = placeOfAgent(), count = agents.readU64().toNumber(), entry = agents.add(8 + 16 * count);
+  for (let number = 0; number !== count; number++)
+    if (agents.add(8 + 16 * number).readPointer().equals(place))
+      return -1;
+  if (count === MAX_AGENTS)
+    throw new Error(`this process has been recorded ${MAX_AGENTS} times`);
+  keep.is_fridas = new NativeCallback(thread => Cloak.hasThread(thread) ? 1 : 0, 'int', ['int']);
+  entry.writePointer(place);
+  entry.add(8).writePointer(keep.is_fridas);
+  agents.writeU64(count + 1);
+  return count;
+}
+
 rpc.exports = {
-  // An earlier session of the process, or of the one that it was forked from, may have seen to all: then the list of
-  // descriptors is brought up to date.
   begin(sources, follower) {
+    const page = Process.pageSize;
     const following = memoriesNamed(FOLLOWING_NAME)[0] ?? followingMemory();
     setFollower(following, follower);
-    const lists = memoriesNamed(DESCRIPTORS_NAME);
-    const first = lists.length === 0;
-    if (first)
-      lists.push(memoryNamed(DESCRIPTORS_NAME, Process.pageSize));
+    const list = memoriesNamed(DESCRIPTORS_NAME)[0] ?? memoryNamed(DESCRIPTORS_NAME, page);
+    const agents = memoriesNamed(AGENTS_NAME)[0] ?? memoryNamed(AGENTS_NAME, 2 * page);
     const kept = fridasDescriptors();
-    for (const list of lists)
-      [kept.length, ...kept].forEach((word, index) => list.add(4 * index).writeU32(word));
-    if (!first)
+    [kept.length, ...kept].forEach((word, index) => list.add(4 * index).writeU32(word));
+    const number = enroll(agents);
+    if (number === -1)
       return;
-    keepDescriptors(sources.descriptors, lists[0], following);
+    if (number === 0) {
+      keepDescriptors(sources.descriptors, list, following);
+      stayToTheEnd(sources.exits, agents);
+    }
     forkAlone(sources.forks, following);
     followExecs(sources.execs, following);
-    stayToTheEnd(sources.exits);
+    holdHooks();
   },
 };
