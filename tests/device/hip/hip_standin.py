@@ -54,9 +54,9 @@ class StandIn:
         }
 
     def run(
-        self, target: str, *command: str | Path, timeout: float = 120
+        self, target: str, *command: str | Path, timeout: float = 1200
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python with these arguments where there is such a GPU."""
+        """Run Python with these arguments where there is such a GPU; the time is for a hang alone."""
         environment = {**os.environ, **self.environment(target)}
         return subprocess.run(
             [sys.executable, *map(str, command)],
