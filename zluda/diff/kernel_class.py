@@ -15,6 +15,7 @@ from enum import Enum
 from zluda.compiler.contract.kinds import may_change
 from zluda.compiler.lower.approximate import approximation
 from zluda.diff.types.program import Program
+from zluda.errors import Error, TraceError
 from zluda.ptx import Module
 from zluda.ptx.module import Function, Instruction
 from zluda.records import dataclass
@@ -77,6 +78,35 @@ def static_class(kernel: Function, module: Module | None = None) -> StaticClass:
         causes[KernelClass.CONTRACTIBLE] = set(fused)
     kind = max(causes, key=lambda one: one.rank, default=KernelClass.INTEGER)
     return StaticClass(kind, {one: tuple(sorted(causes[one])) for one in KernelClass if one in causes})
+
+
+def classes_of(path: str) -> dict[str, StaticClass]:
+    """The class of each kernel that was launched in a trace; the loosest of those of one name. Kernels
+    without PTX, and a file that can no longer be read, have none.
+    """
+    from zluda.diff.types.launches import TraceModules
+    from zluda.tracefile import open_trace
+
+    found: dict[str, StaticClass] = {}
+    try:
+        with open_trace(path) as trace:
+            modules = TraceModules(trace)
+            for number, name in dict.fromkeys((one.module, one.kernel) for one in trace.iter_launches()):
+                module = None if number is None else modules.get(number)
+                one = None if module is None else _told(module, name)
+                if one is not None and (name not in found or one.kind.rank > found[name].kind.rank):
+                    found[name] = one
+    except TraceError:
+        return found
+    return found
+
+
+def _told(module: Module, kernel: str) -> StaticClass | None:
+    """None for a kernel that this version does not take: NVIDIA's driver ran it all the same."""
+    try:
+        return static_class(module.function(kernel), module)
+    except Error:
+        return None
 
 
 def bound(of: StaticClass, *, numerics: str, contract: str = "auto") -> str:

@@ -287,7 +287,7 @@ class ReplayResult:
     product: str = ""  # what the device's maker calls it
     relocated: list[dict[str, str | int]] = field(default_factory=list)  # what memory was elsewhere
     contract: str = "auto"
-    classes: Mapping[str, StaticClass] = field(default_factory=dict)  # by kernel's name
+    classes_from: str = ""  # the trace whose PTX tells the kernels' classes
 
     @property
     def verdict(self) -> Verdict:
@@ -320,6 +320,17 @@ class ReplayResult:
     def fidelity(self) -> dict[str, int]:
         """What the recorded GPU ran, seen from the PTX that is replayed (:class:`Fidelity`) → launches."""
         return dict(Counter(one.fidelity.value for one in self.results if one.kind == "launch"))
+
+    @cached_property
+    def classes(self) -> Mapping[str, StaticClass]:
+        """Kernel → its static class. Kernels are parsed when this is first asked for, not by a replay that
+        agrees; what has no PTX, or whose trace is not there any more, has none.
+        """
+        if not self.classes_from:
+            return {}
+        from zluda.diff.kernel_class import classes_of
+
+        return classes_of(self.classes_from)
 
     def bound(self, kernel: str) -> str:
         """What launches of a kernel are held to, in words; empty where there is no PTX to tell."""

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from zluda.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from zluda.diff.kernel_class import StaticClass
     from zluda.diff.results import ReplayResult
     from zluda.diff.types.override import Override
     from zluda.driver import Driver
-    from zluda.replay.kernel_facts import KernelFacts
     from zluda.replay.noise import NoiseLearner
     from zluda.tracefile import Call, Launch, Selection, Trace
 
@@ -59,8 +57,6 @@ def replay(
         raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
     from zluda import config
     from zluda.device import names
-    from zluda.diff.types.launches import check_overrides
-    from zluda.diff.types.override import parse_overrides
     from zluda.tracefile import Selection, open_trace
     from zluda.tracefile.stripping import Part, require
 
@@ -69,9 +65,11 @@ def replay(
     full = names.resolve(device)
     names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     selection = Selection.parse(select)
-    overrides = parse_overrides([dtype] if isinstance(dtype, str) else dtype)
+    overrides = _overrides(dtype)
     with open_trace(os.fspath(path)) as trace:
         if overrides:
+            from zluda.diff.types.launches import check_overrides
+
             check_overrides(trace, overrides)
         if output is not None:
             require(trace, Part.CONTENTS, "written as it was replayed")
@@ -89,6 +87,16 @@ def replay(
             progress=progress,
             started=started,
         )
+
+
+def _overrides(dtype: str | Iterable[str]) -> Sequence[Override]:
+    """What ``--dtype`` says; where it says nothing, nothing is imported."""
+    given = [dtype] if isinstance(dtype, str) else list(dtype)
+    if not given:
+        return ()
+    from zluda.diff.types.override import parse_overrides
+
+    return parse_overrides(given)
 
 
 def replay_trace(
@@ -171,19 +179,9 @@ def replay_trace(
             product=driver.product,
             relocated=player.relocated,
             contract=contract,
-            classes={} if learner is not None else _classes(trace, player.facts),
+            classes_from=str(trace.path) if learner is None else "",
             meta={**trace.meta, "not_replayed": dict(player.unplayed)},
         )
-
-
-def _classes(trace: Trace, facts: KernelFacts) -> dict[str, StaticClass]:
-    """The static class of each kernel that was launched; the loosest of those of one name."""
-    found: dict[str, StaticClass] = {}
-    for module, kernel in dict.fromkeys((launch.module, launch.kernel) for launch in trace.iter_launches()):
-        one = facts.static_class(module, kernel)
-        if one is not None and (kernel not in found or one.kind.rank > found[kernel].kind.rank):
-            found[kernel] = one
-    return found
 
 
 def _with_launches(trace: Trace) -> Iterator[tuple[Call, Launch | None]]:

@@ -11,7 +11,6 @@ from zluda.tracefile import Launch, Trace
 
 if TYPE_CHECKING:
     from zluda.compiler.unit import Unit
-    from zluda.diff.kernel_class import StaticClass
     from zluda.diff.types.launches import TraceModules
     from zluda.ptx import Module
 
@@ -35,16 +34,6 @@ class KernelFacts:
         from zluda.compiler.lower.approximate import approximations
 
         return self._told(launch, self._approximations, approximations) or []
-
-    def static_class(self, module: int | None, kernel: str) -> StaticClass | None:
-        """A kernel's static class; None where there is no PTX that tells."""
-        from zluda.diff.kernel_class import static_class
-
-        found = None if module is None else self._of(module)
-        try:
-            return None if found is None else static_class(found.function(kernel), found)
-        except Error:  # as in _told
-            return None
 
     def varying(self, launch: Launch) -> list[str] | None:
         """What in them depends on the order of threads or on the moment; None where there is no PTX that

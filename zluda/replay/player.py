@@ -85,7 +85,6 @@ class Player:
         """
         self._trace, self._selection, self._output = trace, selection, output
         record, facts = Record(trace), KernelFacts(trace)
-        self.facts = facts
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
         noise = learner or NoiseFloor(trace, facts)
