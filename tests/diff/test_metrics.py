@@ -115,7 +115,7 @@ def reference(left: list[int], right: list[int], name: str) -> dict[str, object]
 def near(found: float | None, exact: Fraction | None) -> bool:
     """Whether a float64 is an exact number, but for a rounding or two; its largest stands for all beyond."""
     if found is None or exact is None:
-        return found is exact is None
+        return found is None and exact is None
     if exact > Fraction(np.finfo(np.float64).max):
         return found == np.finfo(np.float64).max
     # A quotient below the normals is rounded to a multiple of 2**-1074.
