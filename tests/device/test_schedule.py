@@ -77,9 +77,11 @@ def test_a_seed_gives_one_result_and_others_give_others(device: str, body: str) 
     assert all(left(device, body, schedule=seed) == words for seed, words in found.items())
 
 
-def test_updates_are_lost_in_a_seeded_schedule_only() -> None:
-    assert left("cpu", LOST, blocks=1)[0] == 2 * 10
-    assert min(left("cpu", LOST, blocks=1, schedule=seed)[0] for seed in range(1, 5)) < 2 * 10
+@pytest.mark.parametrize("device", DEVICES)
+def test_updates_are_lost_in_a_seeded_schedule_only(device: str) -> None:
+    """Between a load and its store others may come: on AMD, where a wave waits for memory."""
+    assert left(device, LOST, blocks=1)[0] == 2 * 10
+    assert min(left(device, LOST, blocks=1, schedule=seed)[0] for seed in range(1, 5)) < 2 * 10
 
 
 def test_a_runner_draws_the_same() -> None:

@@ -24,6 +24,14 @@ _RESUMED_AFTER = (  # and begin a basic block
     "s_swappc_b64",
     "s_call_b64",
 )
+_WAITS = (
+    "s_waitcnt",
+    "s_wait_loadcnt",
+    "s_wait_storecnt",
+    "s_wait_samplecnt",
+    "s_wait_kmcnt",
+    "s_wait_dscnt",
+)
 _MASK64 = (1 << 64) - 1
 
 
@@ -35,13 +43,17 @@ def branch_target(instruction: Instruction) -> int:
 
 @dataclass(slots=True)
 class Graph:
-    """``leaders`` begin basic blocks; at ``resumable`` ones, ``functions`` among them, a wave goes on."""
+    """``leaders`` begin basic blocks; at ``resumable`` ones, ``functions`` among them, a wave goes on.
+
+    ``waits`` are instructions that wait for memory, where other waves may run first.
+    """
 
     entry: int
     instructions: dict[int, Instruction] = field(default_factory=dict)
     leaders: set[int] = field(default_factory=set)
     resumable: set[int] = field(default_factory=set)
     functions: set[int] = field(default_factory=set)
+    waits: set[int] = field(default_factory=set)
 
 
 class _Addresses:
@@ -84,14 +96,19 @@ class _Addresses:
                 self._low.pop(register, None)
 
 
-def decode(code: CodeObject, kernel: KernelEntry, disassembler: Disassembler) -> Graph:
-    """Everything reachable from a kernel's entry. Raises UnsupportedError for bytes that are no code."""
+def decode(
+    code: CodeObject, kernel: KernelEntry, disassembler: Disassembler, *, waits: bool = False
+) -> Graph:
+    """Everything reachable from a kernel's entry. Raises UnsupportedError for bytes that are no code.
+
+    With ``waits``, instructions that wait for memory end their basic blocks.
+    """
     graph = Graph(kernel.address, leaders={kernel.address}, resumable={kernel.address})
     addresses = _Addresses()
     calls = False
     work = [kernel.address]
     while work:
-        calls |= _walk(code.image, graph, disassembler, addresses, work)
+        calls |= _walk(code.image, graph, disassembler, addresses, work, waits)
         if not work and calls:
             for function in _functions(code, kernel, addresses.found):
                 if function not in graph.leaders:
@@ -103,7 +120,12 @@ def decode(code: CodeObject, kernel: KernelEntry, disassembler: Disassembler) ->
 
 
 def _walk(
-    image: bytes, graph: Graph, disassembler: Disassembler, addresses: _Addresses, work: list[int]
+    image: bytes,
+    graph: Graph,
+    disassembler: Disassembler,
+    addresses: _Addresses,
+    work: list[int],
+    waits: bool,
 ) -> bool:
     """Decode from one address of ``work`` to the end of straight-line code; whether it calls by register."""
     offset, calls = work.pop(), False
@@ -119,9 +141,12 @@ def _walk(
             work.append(target)
             if target <= offset or name == "s_call_b64":
                 graph.resumable.add(target)
-        if name in _RESUMED_AFTER:
+        if waits and name.startswith(_WAITS):
+            graph.waits.add(offset)
+        resumed = name in _RESUMED_AFTER or offset in graph.waits
+        if resumed:
             graph.resumable.add(instruction.next)
-        if name in _RESUMED_AFTER or name.startswith("s_cbranch_"):
+        if resumed or name.startswith("s_cbranch_"):
             graph.leaders.add(instruction.next)
         if name in _ENDS:
             break

@@ -54,7 +54,11 @@ class EmulatedKernel:
         """Host code and the number of vector registers. Raises UnsupportedError."""
         if count not in self._host:
             device = self.code.device
-            checks = {"check_memory": device.check == "memory", "check_alignment": device.check_alignment}
+            checks = {
+                "check_memory": device.check == "memory",
+                "check_alignment": device.check_alignment,
+                "waits": device.seeded,
+            }
 
             def make() -> bytes:
                 lifted = lift(
@@ -134,7 +138,7 @@ class EmulatedDevice(HostMemory):
         self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
         self._own: dict[int, tuple[int, int]] = {}  # what is allocated for the emulator's sake: start, size
         self.timeout_s = timeout_s
-        self._scheduler = Scheduler(threads, seed=seed)
+        self._scheduler, self.seeded = Scheduler(threads, seed=seed), seed != 0
         self._structures: int | None = None
         self._kernarg: tuple[int, int] = (0, 0)  # address and size of the buffer for kernel arguments
         self.instructions = 0

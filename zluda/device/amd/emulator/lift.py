@@ -44,13 +44,15 @@ def lift(
     check_memory: bool = False,
     check_alignment: bool = False,
     count: bool = False,
+    waits: bool = False,
 ) -> Lifted:
     """Lift a kernel. Raises UnsupportedError naming an instruction that is not known, and its place.
 
     ``check_memory`` tests global accesses against live allocations, ``check_alignment`` that accesses lie at
-    multiples of their size (of a word, for more than one); ``count`` counts executed instructions.
+    multiples of their size (of a word, for more than one); ``count`` counts executed instructions; with
+    ``waits`` a wave's budget is used up by waiting for memory, too, so that others come in between.
     """
-    graph = decode(code, kernel, Disassembler(target, wave_size))
+    graph = decode(code, kernel, Disassembler(target, wave_size), waits=waits)
     lifter = _Lifter(graph, kernel, target, wave_size, count=count)
     lifter.wave.check_memory = check_memory
     lifter.wave.check_alignment = check_alignment
@@ -156,6 +158,9 @@ class _Lifter:
     def _control(self, instruction: Instruction) -> bool:
         """Emit an instruction that ends its basic block; False for any other."""
         name = instruction.mnemonic
+        if instruction.offset in self.graph.waits:
+            self._or_yield(instruction.next)
+            return True
         handler = _CONTROL.get(name)
         if handler is not None:
             handler(self, instruction)
@@ -176,11 +181,16 @@ class _Lifter:
 
     def _goto(self, target: int, source: int) -> None:
         """Pass control on. A backward branch uses up budget, and yields when there is none left."""
+        if target > source:
+            self.wave.flush()
+            self.b.branch(self._reach(target))
+        else:
+            self._or_yield(target)
+
+    def _or_yield(self, target: int) -> None:
+        """Pass control on, or to the scheduler when no budget is left."""
         self.wave.flush()
         label = self._reach(target)
-        if target > source:
-            self.b.branch(label)
-            return
         stop = self.b.fresh("yield")
         self.b.cond_branch(self._spent(), stop, label)
         self.b.label(stop)

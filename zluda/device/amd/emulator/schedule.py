@@ -18,7 +18,7 @@ from zluda.records import dataclass
 
 SLOTS = 128  # blocks that one thread can have resident
 LDS_WINDOW = 1 << 16
-_BUDGET = 8192  # backward branches of a wave before others run
+_BUDGET = 8192  # backward branches (with a seed, waits for memory, too) of a wave before others run
 _SEEDED_RESIDENT = 4
 _SHARE = 16  # blocks that a thread takes at a time
 _PATIENCE_S = 1.0  # how long all threads must have been stuck
