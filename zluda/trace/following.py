@@ -69,7 +69,8 @@ class Following:
 
     def _serve(self, connection: socket.socket) -> None:
         """A child. It waits for us; whatever becomes of this, closing the connection lets it go on."""
-        with connection, contextlib.suppress(ConnectionError):
+        # Its side is closed, or /proc has no such process, when it has been killed meanwhile.
+        with connection, contextlib.suppress(ConnectionError, FileNotFoundError, ProcessLookupError):
             options = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid = _CREDENTIALS.unpack(options)[0]
             path = os.fsdecode(_text(connection))
