@@ -29,7 +29,8 @@ static struct graph * captured;
 static void * captured_stream;
 static struct node * last_captured;
 static uint64_t captures;
-static int spoilt;
+static int spoilt, captured_in_mode;
+static pthread_t capturing_thread;
 static __thread int capture_mode;
 
 static struct node *
@@ -78,11 +79,14 @@ captures_stream (void * stream)
   return captured != NULL && stream == captured_stream;
 }
 
-/* What may not be called while a stream is captured, unless the thread says that it knows what it does. */
+/* What may not be called while a stream is captured (cuThreadExchangeStreamCaptureMode): by any thread where the capture
+ * is global (0), by the capturing one where it is local to it (1), unless either says that it knows what it does (2). */
 static CUresult
 unsafe (void)
 {
-  if (captured == NULL || capture_mode == 2)
+  if (captured == NULL || capture_mode == 2 || captured_in_mode == 2)
+    return OK;
+  if (!pthread_equal (capturing_thread, pthread_self ()) && (captured_in_mode == 1 || capture_mode == 1))
     return OK;
   spoilt = 1;
   return 900;
@@ -363,6 +367,8 @@ API cuStreamBeginCapture_v2 (void * stream, int mode)
   captured_stream = stream;
   last_captured = NULL;
   spoilt = 0;
+  captured_in_mode = mode;
+  capturing_thread = pthread_self ();
   captures++;
   return OK;
 }

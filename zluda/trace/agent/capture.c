@@ -138,17 +138,15 @@ static u32
 look_at_pages (struct call * call, u64 time, struct allocation * allocation, u32 first, u32 last, u32 phase)
 {
   struct search search;
-  u32 mode, error;
+  u32 error;
 
   if (allocation->dead)
     return 0;
-  mode = begin_own_calls ();
   begin_search (&search, call, time, phase);
   if (!is_searched (&search, allocation))
     error = read_and_look (call, time, allocation, first, last, phase);
   else if ((error = search_pages (&search, allocation, first, last)) == 0)
     error = run_search (&search);
-  end_own_calls (mode);
   return error;
 }
 
@@ -440,12 +438,11 @@ look_at_reached (struct call * call, u64 time, u32 phase)
   struct thread * self = call->thread;
   struct search search;
   u64 unseen = state.unseen, start = now ();
-  u32 index, mode, error = 0;
+  u32 index, error = 0;
 
   sort_reached (self);
   for (index = 0; index != self->reached_count; index++)
     begin_looking (self->reached[index]);
-  mode = begin_own_calls ();
   begin_search (&search, call, time, phase);
   for (index = 0; index != self->reached_count && error == 0; index++)
   {
@@ -460,7 +457,6 @@ look_at_reached (struct call * call, u64 time, u32 phase)
   }
   if (error == 0)
     error = run_search (&search);
-  end_own_calls (mode);
   for (index = 0; index != self->reached_count; index++)
     end_looking (self->reached[index]);
   atomic_add (&CONTROL (LOOK_NS), now () - start);

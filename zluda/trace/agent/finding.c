@@ -6,27 +6,7 @@
  * read, and digested here.
  */
 
-#define CAPTURE_MODE_RELAXED 2
-
 typedef u64 (* launch_entry) (u64, u64, u64, u64, u64, u64, u64, u64, u64, void **, void **);
-
-/* The agent's own calls must not break another thread's capture of a graph; returns the mode to go back to. */
-static u32
-begin_own_calls (void)
-{
-  u32 mode = CAPTURE_MODE_RELAXED;
-
-  if (state.captures != 0)
-    state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0);
-  return mode;
-}
-
-static void
-end_own_calls (u32 mode)
-{
-  if (mode != CAPTURE_MODE_RELAXED)
-    state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0);
-}
 
 /* The kernel in the current context; 0 where it cannot be loaded. */
 static u64

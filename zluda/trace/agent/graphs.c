@@ -28,7 +28,6 @@ capture_begun (struct call * call)
 {
   u64 id = capture_id (call->stream);
 
-  atomic_add (&state.captures, 1);
   lock ();
   state.begun[state.next_begun % BEGUN_KEPT].id = id;
   state.begun[state.next_begun++ % BEGUN_KEPT].sequence = call->sequence;

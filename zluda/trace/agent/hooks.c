@@ -217,13 +217,16 @@ write_variable (struct call * call, u64 time, u32 direction)
 }
 
 /* While a stream is being captured, driver calls that might get into the capture are refused to all threads or to
- * the capturing one (CUstreamCaptureMode); the agent's own do not, so they are let through. */
+ * the capturing one (CUstreamCaptureMode), and spoil it; the agent's own do not get into it, so they are let through.
+ * Another thread may begin a capture at any moment. Without times and memory, none of the agent's calls is of that kind
+ * unless a stream is being captured. */
 static u32
 allow_own_calls (void)
 {
   u32 mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-  if (state.captures == 0 || state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0) & 0xffffffff)
+  if ((state.captures == 0 && !state.timing && !state.outputs)
+      || state.driver.cuThreadExchangeStreamCaptureMode ((u64) &mode, 0, 0, 0) & 0xffffffff)
     return CU_STREAM_CAPTURE_MODE_RELAXED;
   return mode;
 }

@@ -56,6 +56,9 @@ enter_special (struct call * call)
     case SPECIAL_LIBRARY_UNLOAD:
       read_timers (call); /* the last occasion, as the program ends */
       break;
+    case SPECIAL_BEGIN_CAPTURE: /* before other threads' calls are refused */
+      atomic_add (&state.captures, 1);
+      break;
     case SPECIAL_FREE:
       /* Taken out before: once it is free another thread may get the address. */
       call->freed = take_allocation (call->word[0]);
@@ -376,6 +379,8 @@ leave_failed (struct call * call, u64 result)
 
   if (call->function->special == SPECIAL_GRAPH_LAUNCH)
     leave_nodes (call, result);
+  if (call->function->special == SPECIAL_BEGIN_CAPTURE)
+    atomic_add (&state.captures, (u64) -1);
   if (call->function->special == SPECIAL_END_CAPTURE
       && (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))
     /* it was spoilt, and is over all the same */
