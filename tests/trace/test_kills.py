@@ -55,6 +55,11 @@ def check(trace: Trace, returned: list[Log]) -> None:
             assert launches[call.sequence].parameters
 
 
+def goes_on(session: subprocess.Popen[bytes]) -> bool:
+    assert session.poll() is None, session.communicate()[1].decode()
+    return True
+
+
 def kill_at_random(standin: StandIn, directory: Path, killed: str, pause: float) -> None:
     """Killed once every thread has gone round, and a while later."""
     directory.mkdir()
@@ -65,9 +70,9 @@ def kill_at_random(standin: StandIn, directory: Path, killed: str, pause: float)
     control = Path(f"{trace}.rings/control")
     recorder = app = 0
     try:
-        wait_until(lambda: word(control, "SEQUENCE") > 0)
+        wait_until(lambda: goes_on(session) and word(control, "SEQUENCE") > 0)
         recorder, app = word(control, "RECORDER_PID"), word(control, "APP_PID")
-        wait_until(lambda: all(log.frees > 1 for log in logs(progress)))
+        wait_until(lambda: goes_on(session) and all(log.frees > 1 for log in logs(progress)))
         time.sleep(pause)
         returned = logs(progress)
         for name, pid in {"session": session.pid, "recorder": recorder, "application": app}.items():

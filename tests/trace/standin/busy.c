@@ -3,6 +3,7 @@
  * Each thread counts its rounds in PROGRESS-FILE (8 bytes a thread), and pauses for PAUSE microseconds after each.
  * KIND: `steady` threads go round for ever, `churning` ones start short-lived threads, `blocked` ones are inside a call
  * that returns when there is a file PROGRESS-FILE.go, `capturing` ones capture a stream into a graph all the time,
+ * of `beside` ones the first does so, and the others launch kernels, which no capture forbids,
  * `logging` ones launch kernels and graphs, and write into PROGRESS-FILE which calls have returned: see `struct log`.
  */
 #define _GNU_SOURCE
@@ -82,6 +83,26 @@ capturing (void * data)
   }
 }
 
+static void *
+beside (void * data)
+{
+  void * stream;
+  CUdeviceptr buffer;
+  void * parameters[] = { &buffer };
+
+  if (data == NULL)
+    return capturing (data);
+  CHECK (cuCtxSetCurrent (context));
+  CHECK (cuMemAlloc_v2 (&buffer, 1024));
+  CHECK (cuStreamCreate (&stream, 1)); /* not one that waits for the legacy stream */
+  for (;;)
+  {
+    CHECK (cuLaunchKernel (function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+    progress[(long) data]++;
+    usleep (pause_us);
+  }
+}
+
 /* At LOGS in PROGRESS-FILE, of each thread: who it is, and how many of its calls have returned by now. */
 #define LOGS 2048
 struct log { unsigned long thread, allocations, launches, graph_launches, frees; };
@@ -158,7 +179,7 @@ main (int argc, char ** argv)
   CHECK (cuModuleGetFunction (&function, module, "count"));
   snprintf (go, sizeof go, "%s.go", argv[3]);
   run = !strcmp (argv[1], "churning") ? churning : !strcmp (argv[1], "blocked") ? blocked
-      : !strcmp (argv[1], "capturing") ? capturing : !strcmp (argv[1], "logging") ? logging : steady;
+      : !strcmp (argv[1], "capturing") ? capturing : !strcmp (argv[1], "beside") ? beside : !strcmp (argv[1], "logging") ? logging : steady;
   for (long i = 0; i < threads; i++)
     pthread_create (&thread, NULL, run, (void *) i);
   puts ("ready");
