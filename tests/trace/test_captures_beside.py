@@ -25,11 +25,8 @@ def test_looking_at_memory_and_taking_times_spoil_no_other_threads_capture(
     session = subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rounds() -> int:
-        return (
-            min(struct.unpack_from(f"<{THREADS}Q", progress.read_bytes()))
-            if progress.exists() and progress.stat().st_size
-            else 0
-        )
+        content = progress.read_bytes() if progress.exists() else b""
+        return min(struct.unpack_from(f"<{THREADS}Q", content)) if content else 0
 
     wait_until(lambda: session.poll() is not None or rounds() > ROUNDS)
     _, errors = session.communicate("\n", timeout=300)
