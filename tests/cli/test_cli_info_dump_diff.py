@@ -213,7 +213,9 @@ def test_diff_of_traces_that_part(path: Path, tmp_path: Path) -> None:
     result = zluda("diff", path, other)
     assert result.exit_code == 1
     # As bytes, since this PTX loads nothing.
-    assert "the first is #2 scale, element 6 of 0x7f0000000000: recorded 0, replayed 64" in result.output
+    assert (
+        "the first is #2 scale, element 6 of 0x7f0000000000 (bytes): recorded 0, replayed 64" in result.output
+    )
     found = zluda("diff", path, other, "--json")
     assert found.exit_code == 1
     assert json.loads(found.output)["first_divergence"]["call"] == 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zluda.compiler import cache
@@ -19,7 +19,7 @@ from zluda.driver.translated import TranslatedDriver
 
 # What is imported late on a kernel's way from an image to machine code.
 _PACKAGES = ("zluda.ptx", "zluda.compiler", "zluda.driver.translated")
-_LATE = ("zstandard", "lz4.block")  # compressed fatbins
+_LATE = ("zstandard", "lz4.block", "dataclasses", "difflib")  # compressed fatbins; messages
 
 _WARM_UP = b"""
 .version 8.0
@@ -75,15 +75,20 @@ def _amd(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
 _DEVICES = {"cpu": (_cpu, "zluda.device.cpu"), "gfx": (_amd, "zluda.device.amd")}
 
 
-def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
-    """The translated driver over a device in ``memory``, warmed up: it opens no file from here on."""
-    name = setup["device"]
-    make, own_package = _DEVICES[names.kind(name)]
-    for package in (*_PACKAGES, own_package):
+def import_late(packages: Iterable[str]) -> None:
+    """Import what their modules do, and what those import where they use it."""
+    for package in packages:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
             importlib.import_module(module.name)
     for late in _LATE:
         importlib.import_module(late)
+
+
+def translated_driver(setup: Mapping[str, Any], memory: Memory) -> Driver:
+    """The translated driver over a device in ``memory``, warmed up: it opens no file from here on."""
+    name = setup["device"]
+    make, own_package = _DEVICES[names.kind(name)]
+    import_late((*_PACKAGES, own_package))
     numerics = names.chosen_numerics(name, setup["numerics"])
     device = make(setup, memory, numerics)
     with cache.using(None):  # what is found there would not be compiled
