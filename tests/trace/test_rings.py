@@ -471,6 +471,11 @@ def test_pages_are_made_ahead_of_the_producer_in_its_first_lap(
         consumer.warm()
         assert _Advised.asked == (expected if error is None or written == 2 * MIB else [])
     consumer.close()
+    late = Ring(producer.directory / "ring-0")  # opening a trace whose recorder was killed in the second lap
+    _Advised.asked = []
+    late.warm()
+    assert _Advised.asked == []
+    late.close()
 
 
 @pytest.mark.parametrize("begun", ["nothing", "an empty file", "a file without tables"])

@@ -145,7 +145,7 @@ class Ring:
         """
         written, whole = self.head * SLOT_BYTES, self.capacity * SLOT_BYTES
         end = min(written + max(_WARM_AHEAD, written), whole)
-        if written < _WARM_FROM or end - self._warm < mmap.PAGESIZE or self._warm == whole:
+        if not _WARM_FROM <= written < whole or end - self._warm < mmap.PAGESIZE or self._warm == whole:
             return
         start = max(self._warm, written) // mmap.PAGESIZE * mmap.PAGESIZE
         try:
