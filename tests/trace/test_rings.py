@@ -320,6 +320,8 @@ def test_recovery_finishes_what_a_killed_drain_left(trace: Path, producer: Produ
         launch(producer, struct.pack("<Q", index))
     open_call = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
     producer.data(open_call, 1, "in", b"data")
+    producer.record(ring.CLOCK, open_call, struct.pack("<qQ", 900, 4), extra=35)
+    producer.record(ring.TIME, open_call, struct.pack("<QqQ", 3, 1000, 250))
     abandoned(trace, producer, passes)
     producer.leave(open_call)
     with open_trace(trace) as opened:
@@ -328,6 +330,7 @@ def test_recovery_finishes_what_a_killed_drain_left(trace: Path, producer: Produ
         assert all(call.result == 0 for call in calls)
         assert [struct.unpack("<Q", one.parameters)[0] for one in opened.iter_launches()] == list(range(600))
         assert opened.payload(open_call, "srcHost") == b"data"
+        assert [time.call for time in opened.gpu_times()] == [3]
         assert opened.meta["recovered"] is True
     assert not rings_directory(trace).exists()
 

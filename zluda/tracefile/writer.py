@@ -232,13 +232,16 @@ class TraceWriter:
 
     def add_gpu_times(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
         """(call, clock, start, duration) of launches and launches of graphs, in ns of the GPU's clock of that
-        number.
+        number. What is there already stays: of a recorder that was killed, what came within a call that had not
+        returned is read a second time.
         """
-        self._bulk("gpu_time", 4, rows)
+        self._bulk("gpu_time", 4, rows, "OR IGNORE ")
 
     def add_moment(self, moment: Moment) -> None:
         """A moment of a GPU's clock and of the calls'."""
-        self._insert("INSERT INTO gpu_clock (clock, gpu_ns, host_ns, error_ns) VALUES (?, ?, ?, ?)", moment)
+        sql = """INSERT INTO gpu_clock (clock, gpu_ns, host_ns, error_ns) SELECT ?1, ?2, ?3, ?4
+            WHERE NOT EXISTS (SELECT 1 FROM gpu_clock WHERE (clock, gpu_ns, host_ns) = (?1, ?2, ?3))"""
+        self._insert(sql, moment)
 
     def add_allocation(
         self,
@@ -330,12 +333,12 @@ class TraceWriter:
         with self._writing():
             self._connection.executemany(sql, rows)
 
-    def _bulk(self, table: str, columns: int, rows: Iterable[Sequence[Any]]) -> None:
+    def _bulk(self, table: str, columns: int, rows: Iterable[Sequence[Any]], conflict: str = "") -> None:
         """Insert whole rows, many in a statement: half the time of a statement a row."""
         rows = iter(rows)
         row = f"({', '.join('?' * columns)})"
         while chunk := list(islice(rows, _BULK_ROWS)):
-            sql = f"INSERT INTO {table} VALUES {', '.join([row] * len(chunk))}"
+            sql = f"INSERT {conflict}INTO {table} VALUES {', '.join([row] * len(chunk))}"
             with self._writing():
                 self._connection.execute(sql, list(chain.from_iterable(chunk)))
 
