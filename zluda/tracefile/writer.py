@@ -232,8 +232,9 @@ class TraceWriter:
 
     def add_gpu_times(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
         """(call, clock, start, duration) of launches and launches of graphs, in ns of the GPU's clock of that
-        number. What is there already stays: of a recorder that was killed, what came within a call that had not
-        returned is read a second time.
+        number.
+
+        What is there already stays: what came within a call that a killed recorder had open is read again.
         """
         self._bulk("gpu_time", 4, rows, "OR IGNORE ")
 
