@@ -314,6 +314,24 @@ def test_effects_without_replay_are_counted(trace: Path, producer: Producer) -> 
 
 
 @pytest.mark.parametrize("passes", [0, 1, 5])
+def test_recovery_has_calls_inside_an_open_one_once(trace: Path, producer: Producer, passes: int) -> None:
+    """As those of a graph's launch, which returned when that was still under way."""
+    load_kernel(producer)
+    outer = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
+    inner = [producer.enter("cuStreamQuery", [stream], parent=outer) for stream in range(3)]
+    for number in inner[:2]:
+        producer.leave(number)
+    abandoned(trace, producer, passes)
+    producer.leave(inner[2])
+    producer.leave(outer)
+    with open_trace(trace) as opened:
+        calls = list(opened.iter_calls())
+        assert [call.sequence for call in calls] == list(range(inner[2] + 1))
+        assert all(call.result == 0 for call in calls)
+        assert [call.parent for call in calls if call.function == "cuStreamQuery"] == [outer] * 3
+
+
+@pytest.mark.parametrize("passes", [0, 1, 5])
 def test_recovery_finishes_what_a_killed_drain_left(trace: Path, producer: Producer, passes: int) -> None:
     load_kernel(producer)
     for index in range(600):

@@ -50,6 +50,7 @@ Passes grow while nothing but known launches comes: one that gives out kernel ha
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
+_WITHIN_CALLS = (ring.ENTER, ring.LEAVE, ring.DATA, ring.PAGE)  # no such record comes after its call's LEAVE
 _TIME = struct.Struct("<QqQ")
 _CLOCK = struct.Struct("<qQ")
 
@@ -138,6 +139,8 @@ class Drain:
         self._finished: list[FinishRow] = []
         self.orphans: dict[int, bytes] = {}
         """Arguments of calls that an earlier drain left open in the trace, for recovery."""
+        self.again: frozenset[int] = frozenset()
+        """Calls inside those that it finished: their records are read again, and not looked at."""
 
     def step(self, horizon_ns: int | None = None) -> int:
         """One pass; returns how many records it moved. Raises TraceError for a ring that is damaged."""
@@ -183,7 +186,8 @@ class Drain:
 
     def _process(self, batches: list[Batch]) -> None:
         rest: list[Record] = []
-        plain = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
+        known = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
+        plain = known and not self.again
         self._pass_slots = min(2 * self._pass_slots, PASS_SLOTS) if plain else FIRST_PASS_SLOTS
         for batch in batches:
             if plain:
@@ -195,6 +199,8 @@ class Drain:
                 rest += batch.records()
         if len(batches) > 1:
             rest.sort(key=itemgetter(0))  # stable: one ring's records keep their order
+        if self.again:
+            rest = [r for r in rest if r.sequence not in self.again or r.kind not in _WITHIN_CALLS]
         self._records(rest)
 
     def _handles_open(self) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from zluda.errors import TraceError
@@ -125,6 +126,7 @@ class _Restored:
             if a.kind is AllocationKind.ARRAY
         }
         self._open = trace.open_calls()
+        self._inside = frozenset(chain.from_iterable(map(trace.finished_inside, self._open)))
         self._capability = trace.meta.get("compute_capability", [0, 0])
         self._devices = trace.meta.get("devices", [])
         self._libraries = trace.meta.get("libraries", [])
@@ -141,4 +143,4 @@ class _Restored:
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
         drain.libraries = list(self._libraries)
-        drain.orphans = dict(self._open)
+        drain.orphans, drain.again = dict(self._open), self._inside

@@ -97,6 +97,10 @@ def open_call(row: Sequence[Any]) -> tuple[int, bytes]:
     return _integer(sequence), _bytes(arguments)
 
 
+def number(row: Sequence[Any]) -> int:
+    return _integer(row[0])
+
+
 def signature(row: Sequence[Any]) -> Signature:
     parameters = tuple(
         Parameter(_text(name), _text(type_name), Direction(direction), _count(size))
