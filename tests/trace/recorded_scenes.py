@@ -5,6 +5,7 @@ way.
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zluda.tracefile.ring import CONTROL
 
@@ -99,6 +101,14 @@ def stop(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         return
+
+
+def end(session: subprocess.Popen[Any], *pids: int) -> None:
+    """Whatever a test came to: the recording's command and its processes (0: not known) are gone after it."""
+    for pid in filter(None, pids):
+        stop(pid, signal.SIGKILL)
+    session.kill()
+    session.communicate()
 
 
 def running(pid: int) -> bool:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recorded_scenes import Recorded, StandIn, run_trace, running, stop, wait_until, word
+from recorded_scenes import Recorded, StandIn, end, run_trace, running, stop, wait_until, word
 
 from zluda.tracefile import TraceWriter, open_trace
 
@@ -150,11 +150,7 @@ def recording(
         recorder, app = word(control, "RECORDER_PID"), word(control, "APP_PID")
         yield session, recorder, app
     finally:
-        for pid in (app, recorder):
-            if pid:
-                stop(pid, signal.SIGKILL)
-        session.kill()
-        session.communicate()
+        end(session, app, recorder)
 
 
 def check_complete(trace_file: Path, at_least: int) -> None:

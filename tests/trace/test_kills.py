@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
-from recorded_scenes import StandIn, running, stop, wait_until, word
+from recorded_scenes import StandIn, end, running, stop, wait_until, word
 
 from zluda.tracefile import Trace, open_trace
 
@@ -86,11 +86,7 @@ def kill_at_random(standin: StandIn, directory: Path, killed: str, pause: float)
             check(opened, returned)
         assert not control.parent.exists()
     finally:
-        for pid in (app, recorder):
-            if pid:
-                stop(pid, signal.SIGKILL)
-        session.kill()
-        session.communicate()
+        end(session, app, recorder)
 
 
 @pytest.mark.parametrize("killed", ["application", "everything"])

@@ -9,18 +9,14 @@ from contextlib import contextmanager
 
 import click
 
+from zluda.cli import options
+
 
 @click.command(name="diff")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--allow", default="", metavar="VERDICTS", help="Accept no-ptx, unsupported or gap.")
-@click.option(
-    "--dtype",
-    "dtypes",
-    multiple=True,
-    metavar="KERNEL:PARAM=TYPE",
-    help="What a buffer holds, as in 'softmax:2=bf16': kernel by regex, parameter by number or name.",
-)
+@options.dtypes
 @click.option("--html", metavar="PAGE", help="Write the result as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(a: str, b: str, allow: str, dtypes: tuple[str, ...], html: str | None, as_json: bool) -> None:

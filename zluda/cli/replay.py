@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from zluda.cli import options
 from zluda.cli.progress import progress_bar
 from zluda.cli.say import say
 from zluda.cli.seconds import Seconds
@@ -62,13 +63,7 @@ _WORST_FIRST = (1, 2, 0)
     metavar="WHAT",
     help="memory: on cpu and emulated GPUs, a launch that accesses what is not allocated is a crash.",
 )
-@click.option(
-    "--dtype",
-    "dtypes",
-    multiple=True,
-    metavar="KERNEL:PARAM=TYPE",
-    help="What a buffer holds, as in 'softmax:2=bf16': kernel by regex, parameter by number or name.",
-)
+@options.dtypes
 @click.option(
     "--learn-noise",
     is_flag=True,

@@ -9,7 +9,9 @@ from hip_standin import StandIn, build, missing
 @pytest.fixture(scope="session")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
     if missing():
-        pytest.skip(f"needs {missing()}: the hip device is not run")
+        pytest.skip(
+            f"needs {missing()} (scripts/ci_packages.sh installs packages): the hip device is not run"
+        )
     return build(tmp_path_factory.mktemp("hsa"))
 
 
