@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from zluda.compiler.amd.llvm import Options, emit
-from zluda.compiler.apart import Failure, Outcome, each_apart
+from zluda.compiler.apart import Failure, Outcome, _Queue, each_apart
 from zluda.errors import Error, PtxError, UnsupportedError
 
 
@@ -20,6 +21,25 @@ def outcomes(work: object, tasks: list[int], jobs: int = 2) -> dict[int, Outcome
 def test_gives_every_task_s_bytes() -> None:
     found = outcomes(lambda n: bytes([n]) * 100_000 * n, list(range(9)))  # more than a pipe holds
     assert [found[n].get() for n in range(9)] == [bytes([n]) * 100_000 * n for n in range(9)]
+
+
+def test_processes_that_take_at_once_take_each_task_once() -> None:
+    count, takers = 100_000, 4
+    context = multiprocessing.get_context("fork")
+    queue, taken, together = _Queue(count), context.SimpleQueue(), context.Barrier(takers)
+
+    def take() -> None:
+        together.wait()
+        taken.put(list(iter(queue.take, None)))
+
+    processes = [context.Process(target=take) for _ in range(takers)]
+    for process in processes:
+        process.start()
+    numbers = [number for _ in processes for number in taken.get()]
+    for process in processes:
+        process.join()
+    assert sorted(numbers) == list(range(count)) and queue.left() == 0
+    queue.close()
 
 
 @pytest.mark.parametrize(

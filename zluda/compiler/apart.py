@@ -7,6 +7,7 @@ up before it. The caller must have no other threads.
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import gc
 import os
 import select
@@ -137,7 +138,11 @@ def _each(tasks: Sequence[T], work: Callable[[T], bytes], jobs: int) -> Iterator
 
 
 class _Queue:
-    """The numbers of tasks that nobody has begun: a file whose offset all processes share (read(2))."""
+    """The numbers of tasks that nobody has begun: a file whose offset all processes share.
+
+    Linux moves the offset of a file in memory without a lock, unlike that of one on a disk (read(2), "BUGS";
+    `FMODE_ATOMIC_POS`): two that read at once may get the same number. So whoever takes one locks the file.
+    """
 
     def __init__(self, count: int) -> None:
         self._size = count * _NUMBER.size
@@ -146,7 +151,9 @@ class _Queue:
 
     def take(self) -> int | None:
         """The next number; None when there is none."""
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
         data = os.read(self._file, _NUMBER.size)
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
         return _NUMBER.unpack(data)[0] if data else None
 
     def left(self) -> int:
