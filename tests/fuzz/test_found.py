@@ -49,6 +49,40 @@ def test_a_vote_on_an_ordered_comparison_leaves_nans_out(device: str) -> None:
     assert words(device, body, [one, two, nan, two], threads=4) == [0b1010] * 4
 
 
+_EXTENSIONS = (
+    ("b32", "mov.b32 %r1, %f0; bfe.s32 %r1, %r1, 0, 8;"),
+    ("b32", "mov.b32 %r1, %f0; bfe.s32 %r1, %r1, 8, 8;"),
+    ("b32", "mov.b32 {%h1, %h2}, %f0; cvt.s32.s16 %r1, %h1;"),
+    ("b32", "mov.b32 %r1, %f0; shr.s32 %r1, %r1, 16;"),
+    ("b32", "mov.b32 {%h1, %h2}, %f0; shr.s16 %h1, %h1, 8; cvt.s32.s16 %r1, %h1;"),
+    ("b16", "ld.s8 %h1, [%p]; cvt.s32.s16 %r1, %h1;"),
+    ("b16", "mov.b32 {%h1, %h2}, %f0; cvt.s16.s8 %h1, %h1; cvt.s32.s16 %r1, %h1;"),
+    ("b16", "mov.b32 {%h1, %h2}, %f0; shr.s16 %h1, %h1, 8; cvt.s32.s16 %r1, %h1;"),
+)
+_READS = {  # none of a constant: such operands are registers' parts only beside registers
+    "b32": """mov.b32 %f1, %r1; add.f32 %f2, %f1, %f0; mov.b32 %r2, %f2; setp.lt.f32 %q1, %f1, %f4;
+        mul.f32 %f3, %f4, %f1; mov.b32 %r3, %f3; cvt.rn.f16.f32 %h3, %f1; cvt.u32.u16 %r4, %h3;""",
+    "b16": """add.f16 %h3, %h1, %h4; cvt.u32.u16 %r2, %h3; setp.lt.f16 %q1, %h1, %h4; cvt.f32.f16 %f1, %h1;
+        mov.b32 %r3, %f1; fma.rn.f16 %h3, %h1, %h4, %h4; cvt.u32.u16 %r4, %h3;""",
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_extended_sign_is_part_of_what_floats_are_computed_of(device: str) -> None:
+    """AMD's operands that are a part of a register lost the extension where the instruction reads floats.
+
+    Negative bytes and halves that are extended are NaNs as floats.
+    """
+    body = "cvt.rn.f32.u32 %f4, %r0; cvt.rn.f16.u32 %h4, %r0; mov.b32 %r6, 0;"
+    for at, (kind, extension) in enumerate(_EXTENSIONS):
+        nan = "0x7fff" if kind == "b16" else "0x7fffffff"
+        body += f"""{extension} {_READS[kind]} selp.b32 %r5, 1, 0, %q1;
+            setp.ne.or.u32 %q1, %r2, {nan}, %q1; setp.ne.or.u32 %q1, %r3, 0x7fffffff, %q1;
+            setp.ne.or.u32 %q1, %r4, 0x7fff, %q1; selp.b32 %r5, {1 << at}, 0, %q1; or.b32 %r6, %r6, %r5;"""
+    given = [0xFFF3F681, 0x8001C1A5, 0x9ABC8EDC, 0xCD12EFCD]
+    assert words(device, body + "st.b32 [%p], %r6;", given, threads=4) == [0] * 4
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_literal_addend_of_mixed_precision_is_an_f32(device: str) -> None:
     largest = struct.unpack("<f", struct.pack("<I", 0x7F7FFFFF))[0]

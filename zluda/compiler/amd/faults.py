@@ -20,19 +20,40 @@ _COMPARISON = re.compile(r"^  %\S+ = icmp (?:samesign )?(\w+) i(?:32|64) ([^\s,]
 _DEFINITION = re.compile(r"^  (%\S+) = (\w+) ", re.MULTILINE)
 _NO_SUMS = {"load", "phi", "extractelement"}
 
+_SUB_DWORD = (8, 9, 10)
+"""Generations whose operands can be bytes and halves of registers (SDWA)."""
+_VALUE = re.compile(r"^  (%\S+) = (?:tail )?(\w+) (.*)", re.MULTILINE)
+_OPERAND = re.compile(r"%[^\s,()]+")
+_READ_AS_FLOAT = re.compile(
+    r"^  (%\S+) = bitcast (?:i\d+|<\d+ x i\d+>) (%\S+) to ((?:<\d+ x )?(?:half|float)>?)$", re.MULTILINE
+)
+_EXTENDS = {"sext", "ashr", "sdiv", "srem"}
+_SIGNED_FIELD = "@llvm.amdgcn.sbfe"
+_SAME_REGISTER = {
+    *("trunc", "freeze", "bitcast", "select", "phi"),
+    *("extractelement", "insertelement", "shufflevector"),
+    *("or", "and", "xor"),  # where known bits make them nothing
+}
 
-def fence(text: str) -> str:
-    """Every fence of this module."""
-    return fence_carries(fence_ballots(fence_products(text)))
+
+def fence(text: str, generation: int) -> str:
+    """Every fence of this module that code for GPUs of a generation needs."""
+    text = fence_carries(fence_ballots(fence_products(text)))
+    return fence_signs(text) if generation in _SUB_DWORD else text
 
 
-def may_need_fences(text: str) -> bool:
+def may_need_fences(text: str, generation: int) -> bool:
     """Whether :func:`fence` can find anything in what this IR is optimised to."""
     return (
         ("fptrunc" in text and "half" in text)
         or ("ballot" in text and "fcmp" in text)
         or ("icmp ult i" in text and "zext i1" in text)
+        or (generation in _SUB_DWORD and _may_extend(text))
     )
+
+
+def _may_extend(text: str) -> bool:
+    return (" to half" in text or " to float" in text) and any(f" = {opcode} " in text for opcode in _EXTENDS)
 
 
 def fence_ballots(text: str) -> str:
@@ -112,3 +133,53 @@ def _with_carries_apart(function: str) -> str:
         return f'  {again} = call {kind} asm "", "=v,0"({kind} {first})\n  {total} = {opcode} {kind} {rest}'
 
     return _SUM.sub(apart, function)
+
+
+def fence_signs(text: str) -> str:
+    """Keep the extension of a sign from becoming part of an instruction that reads its operand as a float.
+
+    LLVM 22's peephole for SDWA makes an operand ``sext(v1), BYTE_0`` of an extended byte, and the same of
+    halves. Instructions on floats have no such modifier: encoded, it is gone, and the operand is extended
+    by zeros. Between the two stands assembly without an instruction.
+    """
+    if not _READ_AS_FLOAT.search(text):
+        return text
+    return _FUNCTION.sub(lambda function: _with_signs_apart(function[0]), text)
+
+
+def _with_signs_apart(function: str) -> str:
+    extended = _extended(function)
+    if not extended:
+        return function
+
+    def apart(read: re.Match[str]) -> str:
+        name, value, kind = read.groups()
+        if value not in extended:
+            return read[0]
+        before = f"%signed.{read.start()}"
+        cast = read[0].replace(f"  {name} =", f"  {before} =", 1)
+        return f'{cast}\n  {name} = call {kind} asm "", "=v,0"({kind} {before})'
+
+    return _READ_AS_FLOAT.sub(apart, function)
+
+
+def _extended(function: str) -> set[str]:
+    """The values whose register may be one that an extension of a sign wrote.
+
+    Halves of 64 bits are registers of their own, and what leaves one as it is is no instruction.
+    """
+    users: dict[str, list[str]] = {}
+    found: list[str] = []
+    for name, opcode, rest in _VALUE.findall(function):
+        if opcode in _EXTENDS or (opcode == "call" and _SIGNED_FIELD in rest):
+            found.append(name)
+        elif opcode in _SAME_REGISTER or " i64 " in f" {rest}":
+            for operand in _OPERAND.findall(rest):
+                users.setdefault(operand, []).append(name)
+    extended = set(found)
+    while found:
+        for user in users.pop(found.pop(), ()):
+            if user not in extended:
+                extended.add(user)
+                found.append(user)
+    return extended

@@ -91,9 +91,10 @@ def emit(text: str, options: Options) -> bytes:
     """Compile IR text. An error here is a fault of this compiler."""
     machine = _machine(options.target, options.wave_size, options.level)
     module = _optimised(text, machine, options.level)
-    if options.kind == "llvm" or may_need_fences(text):
+    generation = target_id(options.target).target.generation
+    if options.kind == "llvm" or may_need_fences(text, generation):
         optimised = str(module)
-        text = fence(optimised)
+        text = fence(optimised, generation)
         if options.kind == "llvm":
             return text.encode()
         if text != optimised:
