@@ -8,6 +8,7 @@ import mmap
 import shutil
 import sqlite3
 import struct
+from collections import Counter
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -317,10 +318,20 @@ def test_effects_without_replay_are_counted(trace: Path, producer: Producer) -> 
 def test_recovery_has_calls_inside_an_open_one_once(trace: Path, producer: Producer, passes: int) -> None:
     """As those of a graph's launch, which returned when that was still under way."""
     load_kernel(producer)
+    producer.call("cuMemAlloc_v2", [0x1000, 512], pack64(B))
     outer = producer.enter("cuMemcpyHtoD_v2", [0x7F0000000000, 0x5000, 4])
     inner = [producer.enter("cuStreamQuery", [stream], parent=outer) for stream in range(3)]
     for number in inner[:2]:
         producer.leave(number)
+    told = {
+        outer: b"memory\0of the outer call",
+        inner[0]: b"memory\0of one inside",
+        inner[2]: b"memory\0open",
+    }
+    for number, text in told.items():
+        producer.record(ring.GAP, number, text)
+    producer.record(ring.NOTE, 0, b'{"gap": ["child", "not recorded"]}')
+    producer.record(ring.PAGE, outer, bytes(8) + b"page", function=ring.PHASE_AFTER, extra=B)
     abandoned(trace, producer, passes)
     producer.leave(inner[2])
     producer.leave(outer)
@@ -329,6 +340,11 @@ def test_recovery_has_calls_inside_an_open_one_once(trace: Path, producer: Produ
         assert [call.sequence for call in calls] == list(range(inner[2] + 1))
         assert all(call.result == 0 for call in calls)
         assert [call.parent for call in calls if call.function == "cuStreamQuery"] == [outer] * 3
+        kinds = Counter((gap.call, gap.kind) for gap in opened.gaps)
+        assert kinds.pop((None, "recorder")) == kinds.pop((None, "child")) == 1
+        assert kinds == {(outer, "memory"): 1, (inner[0], "memory"): 1, (inner[2], "memory"): 1}
+        with closing(sqlite3.connect(trace)) as connection:
+            assert connection.execute("SELECT call, length FROM page").fetchall() == [(outer, 4)]
 
 
 @pytest.mark.parametrize("passes", [0, 1, 5])

@@ -33,7 +33,9 @@ from zluda.tracefile.schema import CONDITIONAL_NODES, SQUEEZED
 from zluda.tracefile.writer import CallRow, FinishRow, TraceWriter
 
 TAILS_KEY = "ring_tails"
-"""The `meta` entry that holds, while recording, how far each ring has been consumed."""
+"""The `meta` entry that holds, while recording, two slots of each ring: up to the first it has been given
+back, up to the second it has been read. In between lie the records of a call that is still under way.
+"""
 FUNCTIONS_FILE = "functions.json"
 META_FILE = "meta.json"
 """What the trace's `meta` begins with, for a recorder that is killed before it has made the trace."""
@@ -50,7 +52,8 @@ Passes grow while nothing but known launches comes: one that gives out kernel ha
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
-_WITHIN_CALLS = (ring.ENTER, ring.LEAVE, ring.DATA, ring.PAGE)  # no such record comes after its call's LEAVE
+_NEEDED_AGAIN = (ring.ENTER, ring.DATA, ring.ARRAY, ring.RANGE)
+"""Of a call that an earlier drain left open: what it keeps in memory until the call returns."""
 _TIME = struct.Struct("<QqQ")
 _CLOCK = struct.Struct("<qQ")
 
@@ -111,8 +114,9 @@ class Drain:
         writer: TraceWriter,
         *,
         read_module: ImageReader | None = None,
-        tails: dict[str, int] | None = None,
+        tails: dict[str, tuple[int, int]] | None = None,
     ) -> None:
+        """``tails`` is what an earlier drain noted (:data:`TAILS_KEY`), for recovery."""
         self.directory, self.writer = directory, writer
         self.effects = Effects(writer, read_module, self._answer)
         options = directory / OPTIONS_FILE
@@ -137,16 +141,19 @@ class Drain:
         self._page_data: dict[int, bytes] = {}  # of the PAGE records at hand, by their bodies' identity
         self._rows: list[CallRow] = []
         self._finished: list[FinishRow] = []
-        self.orphans: dict[int, bytes] = {}
-        """Arguments of calls that an earlier drain left open in the trace, for recovery."""
-        self.again: frozenset[int] = frozenset()
-        """Calls inside those that it finished: their records are read again, and not looked at."""
+        self._orphans: dict[int, bytes] = {}
+        self._left_open: frozenset[int] = frozenset()
+
+    def take_over(self, left_open: dict[int, bytes]) -> None:
+        """The calls, with their arguments, that an earlier drain left open in the trace, for recovery."""
+        self._orphans, self._left_open = dict(left_open), frozenset(left_open)
 
     def step(self, horizon_ns: int | None = None) -> int:
         """One pass; returns how many records it moved. Raises TraceError for a ring that is damaged."""
         horizon = time.monotonic_ns() if horizon_ns is None else horizon_ns
         for found in open_rings(self.directory, self._rings):
-            found.tail = max(found.tail, self._tails.get(found.path.name, 0))
+            kept_from, found.read_before = self._tails.get(found.path.name, (0, 0))
+            found.tail = max(found.tail, kept_from)
         for one in self._rings.values():
             one.warm()
         found_batches = (one.batch(self._pass_slots) for one in self._rings.values())
@@ -187,7 +194,7 @@ class Drain:
     def _process(self, batches: list[Batch]) -> None:
         rest: list[Record] = []
         known = not any(map(self._fast.changes_handles, batches)) and not self._handles_open()
-        plain = known and not self.again
+        plain = known and not any(batch.again for batch in batches)
         self._pass_slots = min(2 * self._pass_slots, PASS_SLOTS) if plain else FIRST_PASS_SLOTS
         for batch in batches:
             if plain:
@@ -196,12 +203,14 @@ class Drain:
                 self.effects.launches += rows.launches
                 rest += batch.records(left)
             else:
-                rest += batch.records()
+                rest += filter(self._is_needed, batch.records()) if batch.again else batch.records()
         if len(batches) > 1:
             rest.sort(key=itemgetter(0))  # stable: one ring's records keep their order
-        if self.again:
-            rest = [r for r in rest if r.sequence not in self.again or r.kind not in _WITHIN_CALLS]
         self._records(rest)
+
+    def _is_needed(self, record: Record) -> bool:
+        """Whether a record that is read a second time is not in the trace yet."""
+        return record.kind in _NEEDED_AGAIN and record.sequence in self._left_open
 
     def _handles_open(self) -> bool:
         """Whether a call that gives out or takes back kernel handles has been entered and not left."""
@@ -210,7 +219,7 @@ class Drain:
     def _records(self, records: list[Record]) -> None:
         self._page_data = {id(one.body): one.body[8:] for one in records if one.kind == ring.PAGE}
         self.writer.prepare(list(self._page_data.values()))
-        opened, rare, orphans = self.open, self._rare, self.orphans
+        opened, rare, orphans = self.open, self._rare, self._orphans
         for time_ns, kind, sequence, function, extra, thread, body in records:
             if kind == ring.ENTER:
                 signature = self._signatures[function] or self._signature(function)
@@ -375,7 +384,9 @@ class Drain:
 
     def _commit(self) -> None:
         tails = {path: one.kept_from(self.open) for path, one in self._rings.items()}
-        self.writer.set_meta({TAILS_KEY: {path.name: tail for path, tail in tails.items()}})
+        self.writer.set_meta(
+            {TAILS_KEY: {path.name: (tail, self._rings[path].tail) for path, tail in tails.items()}}
+        )
         self.writer.commit()
         for path, one in self._rings.items():
             one.release(tails[path])

@@ -120,12 +120,6 @@ class Trace:
         """The raw arguments of calls that never returned, by number."""
         return dict(self._read(rows.open_call, "SELECT sequence, arguments FROM call WHERE end_ns IS NULL"))
 
-    def finished_inside(self, call: int) -> list[int]:
-        """The calls that its thread made after it and that returned: inside it, where it never returned."""
-        sql = """SELECT sequence FROM call WHERE sequence > ?1 AND end_ns IS NOT NULL
-            AND thread = (SELECT thread FROM call WHERE sequence = ?1)"""
-        return list(self._read(rows.number, sql, (call,), call=call))
-
     def payloads(self, call: int) -> list[Payload]:
         """Variable-size data of a call by parameter and direction, adjoining pieces joined."""
         found: list[Payload] = []

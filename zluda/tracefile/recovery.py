@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import time
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 
 from zluda.errors import TraceError
@@ -79,7 +78,8 @@ def _merge(path: Path, directory: Path, ending: str) -> None:
     if not _is_begun(path):
         _begin(path, directory)
     with Trace(path) as trace:
-        tails = {str(name): int(tail) for name, tail in trace.meta.get(TAILS_KEY, {}).items()}
+        noted = trace.meta.get(TAILS_KEY, {})
+        tails = {str(name): (int(kept), int(read)) for name, (kept, read) in noted.items()}
         restored = _Restored(trace)
     with TraceWriter.reopen(path) as writer:
         drain = Drain(directory, writer, tails=tails)
@@ -126,7 +126,6 @@ class _Restored:
             if a.kind is AllocationKind.ARRAY
         }
         self._open = trace.open_calls()
-        self._inside = frozenset(chain.from_iterable(map(trace.finished_inside, self._open)))
         self._capability = trace.meta.get("compute_capability", [0, 0])
         self._devices = trace.meta.get("devices", [])
         self._libraries = trace.meta.get("libraries", [])
@@ -143,4 +142,4 @@ class _Restored:
         effects.compute_capability = 10 * self._capability[0] + self._capability[1]
         drain.devices = list(self._devices)
         drain.libraries = list(self._libraries)
-        drain.orphans, drain.again = dict(self._open), self._inside
+        drain.take_over(self._open)

@@ -59,6 +59,7 @@ class Ring:
         self.capacity = capacity
         self.thread = self._word("THREAD")
         self.tail = self._word("TAIL")
+        self.read_before = 0  # up to this slot an earlier drain has read the records
         self._held: tuple[int, int] | None = None  # (slot, number) of the last outermost call
         self._warm = 0  # bytes of slots that the kernel has pages for
 
@@ -83,7 +84,8 @@ class Ring:
         """
         index = self.tail % self.capacity
         waiting = self.head - self.tail
-        slots = min(waiting, self.capacity - index, limit)
+        again = self.tail < self.read_before
+        slots = min(waiting, self.capacity - index, self.read_before - self.tail if again else limit)
         if slots <= 0:
             return None
         start = RING_HEADER_BYTES + index * SLOT_BYTES
@@ -99,7 +101,7 @@ class Ring:
             if not starts:
                 return self._long(limit, lengths[last])
             at = last
-        batch = Batch(self, data, starts, fields[starts], at, waiting > at)
+        batch = Batch(self, data, starts, fields[starts], at, waiting > at, again=again)
         expected = (np_array(starts) + (self.tail + 1)).astype("<u4")
         wrong = batch.rows["commit"] != expected
         if wrong.any():
@@ -160,13 +162,21 @@ class Ring:
 
 class Batch:
     """Records of one ring, not yet consumed: ``rows`` are their headers, ``starts`` their slots in
-    ``data``.
+    ``data``; ``again`` where an earlier drain has read them.
     """
 
     def __init__(
-        self, ring: Ring, data: bytes, starts: list[int], rows: NDArray[np.void], slots: int, more: bool
+        self,
+        ring: Ring,
+        data: bytes,
+        starts: list[int],
+        rows: NDArray[np.void],
+        slots: int,
+        more: bool,
+        *,
+        again: bool,
     ) -> None:
-        self.ring, self.data, self.starts, self.rows = ring, data, starts, rows
+        self.ring, self.data, self.starts, self.rows, self.again = ring, data, starts, rows, again
         self._slots = slots
         self.last_ns = int(rows["time"][-1]) if more else None
         """Where records are left behind it: the last stamp that is in it. Nothing left is older."""
