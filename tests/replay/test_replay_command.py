@@ -135,7 +135,9 @@ def test_an_empty_trace_exits_2(run, case: Case) -> None:  # type: ignore[no-unt
     [
         ("{tmp}/missing.bin",),
         ("{tmp}/text.bin",),
-        ("{trace}", "--mode", "isolated"),
+        ("{trace}", "--mode", "alone"),
+        ("{trace}", "--jobs", "2"),
+        ("{trace}", "--mode", "isolated", "-o", "{tmp}/out.bin"),
         ("{trace}", "--device", "nvptx:0"),
         ("{trace}", "--allow", "differs"),
         ("{trace}", "--select", "kernel:["),

@@ -91,11 +91,13 @@ def test_json_has_the_documented_keys(case: Case) -> None:
         "device",
         "emulated",
         "numerics",
+        "mode",
         "verdict",
         "launches",
         "copies",
         "reasons",
         "first_divergence",
+        "at_fault",
         "seconds",
         "product",
         "relocated",
@@ -136,7 +138,7 @@ def test_the_package_is_the_function(case: Case, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"mode": "isolated"}, UnsupportedError, "isolated"),
+        ({"mode": "alone"}, UnsupportedError, "alone"),
         ({"numerics": "envelope"}, UnsupportedError, "envelope"),
         ({"device": "hip:0"}, DeviceError, "hip:0"),
         ({"device": "toaster"}, DeviceError, "toaster"),

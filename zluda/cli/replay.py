@@ -33,7 +33,20 @@ _WORST_FIRST = (1, 2, 0)
     metavar="DEVICE[,DEVICE]...",
     help="cpu, gfxNNN, hip:N, cuda:N or auto (default: ZLUDA_DEVICE, else auto); several: side by side.",
 )
-@click.option("--mode", default="stream", show_default=True, help="stream: every call in its order.")
+@click.option(
+    "--mode",
+    type=click.Choice(["stream", "isolated"]),
+    default="stream",
+    help="stream (default): a launch runs on what those before it left; isolated: on what is on record.",
+)
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Runners at once, with --mode isolated.",
+)
 @click.option(
     "--numerics",
     metavar="KIND",
@@ -76,6 +89,7 @@ def command(
     files: tuple[str, ...],
     devices: tuple[str, ...],
     mode: str,
+    jobs: int,
     numerics: str | None,
     contract: str,
     output: str | None,
@@ -110,6 +124,10 @@ def command(
     if output is not None and len(files) * len(chosen) > 1:
         raise Error(f"--output {output}: give one FILE and one device, since a trace holds one replay")
 
+    if jobs > 1 and mode != "isolated":
+        raise click.UsageError("--jobs is for --mode isolated: in a stream each launch needs those before it")
+    if output is not None and mode == "isolated":
+        raise click.UsageError("--output holds what launches left to others: not with --mode isolated")
     if repeat is not None and not learn_noise:
         raise click.UsageError("--repeat says how often --learn-noise runs a trace")
     if dtypes and learn_noise:
@@ -133,6 +151,7 @@ def command(
                 schedule=schedule,
                 check=check,
                 dtype=dtypes,
+                jobs=jobs,
                 progress=progress,
             )
 

@@ -270,6 +270,10 @@ class FirstDivergence:
         return found
 
 
+MOST_CALLS = 100
+"""Of a kernel at fault, how many calls JSON names."""
+
+
 @dataclass
 class ReplayResult:
     """A whole replay, or a comparison of two traces (``device`` is then the other trace's path).
@@ -287,6 +291,7 @@ class ReplayResult:
     product: str = ""  # what the device's maker calls it
     relocated: list[dict[str, str | int]] = field(default_factory=list)  # what memory was elsewhere
     contract: str = "auto"
+    mode: str = "stream"
     classes_from: str = ""  # the trace whose PTX tells the kernels' classes
 
     @property
@@ -315,6 +320,18 @@ class ReplayResult:
                 buffer, element = result.first_difference or (None, None)
                 return FirstDivergence(result, buffer, element)
         return None
+
+    @property
+    def at_fault(self) -> dict[str, list[int]]:
+        """Kernel, or function of a copy → the calls that fail in their own right: not by what they were given
+        by others. In mode ``isolated`` those are all, in mode ``stream`` there may be more that what came
+        before them hides. Kernels in the order of their first.
+        """
+        found: dict[str, list[int]] = {}
+        for one in self.results:
+            if one.verdict.counts_as is CountsAs.FAILS and one.verdict is not Verdict.INHERITED:
+                found.setdefault(one.kernel, []).append(one.call)
+        return found
 
     @property
     def fidelity(self) -> dict[str, int]:
@@ -363,12 +380,17 @@ class ReplayResult:
             "device": self.device,
             "emulated": self.emulated,
             "numerics": self.numerics,
+            "mode": self.mode,
             "verdict": self.verdict.value,
             "launches": kinds["launch"],
             "copies": kinds["copy"],
             **{verdict.key: counts[verdict] for verdict in Verdict},
             "reasons": self.reasons,
             "first_divergence": divergence.to_json() if divergence else None,
+            "at_fault": [
+                {"kernel": kernel, "launches": len(calls), "calls": calls[:MOST_CALLS]}
+                for kernel, calls in self.at_fault.items()
+            ],
             "seconds": round(self.seconds, 6),
             "product": self.product,
             "relocated": self.relocated,

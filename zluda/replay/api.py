@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called with (calls done, calls in all)."""
 
+MODES = ("stream", "isolated")
+
 _REPORT_EVERY = 256  # calls
 
 
@@ -37,12 +39,15 @@ def replay(
     schedule: int = 0,
     check: str = "none",
     dtype: str | Iterable[str] = (),
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
 
     ``mode="stream"`` runs the calls in their recorded order, each launch on the memory that the launches
-    before it left. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
+    before it left; ``mode="isolated"`` runs each launch (each graph, whose nodes' memory is not on record)
+    from its recorded inputs, so that it differs in its own right or not at all, with ``jobs`` runners at
+    once. ``output`` writes the replayed memory as a trace. ``select`` (``17``, ``0-100/2``,
     ``kernel:regex``, ``@file``) limits which launches and copies run; the rest keep the record's result.
     ``contract`` (``auto``, ``on``, ``off``) says which products and sums are rounded once, see
     ``zluda.open_device``. ``time_limit`` is the number of seconds after which a launch counts as a hang,
@@ -51,12 +56,12 @@ def replay(
     every access lies in a live allocation; a launch that makes another is a ``crash``. ``dtype``
     (``KERNEL:PARAMETER=TYPE``, several of them) says what buffers hold, over what is found out. Raises
     TraceError for a file that cannot be read, DeviceError for a device that is not there, UnsupportedError
-    for an option of a later version.
+    for an option that the mode or the device does not have.
     """
-    if mode != "stream":
-        raise UnsupportedError(f"mode {mode!r}", "replay: this version has mode 'stream'")
+    _check_mode(mode, jobs, output)
     from zluda import config
     from zluda.device import names
+    from zluda.replay.ahead import compile_ahead
     from zluda.tracefile import Selection, open_trace
     from zluda.tracefile.stripping import Part, require
 
@@ -66,26 +71,56 @@ def replay(
     names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
     selection = Selection.parse(select)
     overrides = _overrides(dtype)
-    with open_trace(os.fspath(path)) as trace:
+    with open_trace(os.fspath(path)) as trace, ExitStack() as stack:
         if overrides:
             from zluda.diff.types.launches import check_overrides
 
             check_overrides(trace, overrides)
         if output is not None:
             require(trace, Part.CONTENTS, "written as it was replayed")
-        return replay_trace(
-            trace,
-            full,
-            numerics=numerics,
-            contract=contract,
-            output=output,
-            selection=selection,
-            time_limit=time_limit,
-            schedule=schedule,
-            check=check,
-            overrides=overrides,
-            progress=progress,
-            started=started,
+        if mode == "isolated":
+            require(trace, Part.CONTENTS, "replayed launch by launch from recorded inputs")
+        if contract == "auto" and check == "none":  # as precompiled kernels are
+            stack.enter_context(compile_ahead(trace.path, full, numerics))
+
+        def run(one: Trace, chosen: Selection, told: Progress | None) -> ReplayResult:
+            return replay_trace(
+                one,
+                full,
+                mode=mode,
+                numerics=numerics,
+                contract=contract,
+                output=output,
+                selection=chosen,
+                time_limit=time_limit,
+                schedule=schedule,
+                check=check,
+                overrides=overrides,
+                progress=told,
+                started=started,
+            )
+
+        if jobs == 1:
+            return run(trace, selection, progress)
+        from zluda.replay.isolated import replay_in_shares
+
+        return replay_in_shares(trace, selection, jobs, run, progress)
+
+
+def _check_mode(mode: str, jobs: int, output: object) -> None:
+    """Raise UnsupportedError for what a mode does not have."""
+    if mode not in MODES:
+        raise UnsupportedError(f"mode {mode!r}", f"replay: expected {' or '.join(MODES)}")
+    if jobs < 1:
+        raise UnsupportedError(f"jobs={jobs}", "replay: expected 1 or more")
+    if mode == "isolated" and output is not None:
+        raise UnsupportedError(
+            "output", "replay in mode isolated, in which no launch leaves its memory to others"
+        )
+    if mode == "stream" and jobs > 1:
+        raise UnsupportedError(
+            f"jobs={jobs}",
+            "replay in mode stream: a launch runs on what those before it left; see mode isolated",
         )
 
 
@@ -103,6 +138,7 @@ def replay_trace(
     trace: Trace,
     device: str,
     *,
+    mode: str = "stream",
     numerics: str | None = None,
     contract: str = "auto",
     output: str | os.PathLike[str] | None = None,
@@ -123,14 +159,11 @@ def replay_trace(
     """
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
-    from zluda.replay.ahead import compile_ahead
     from zluda.replay.session import Session
     from zluda.runner.cache import file_scope
 
     plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
     with ExitStack() as stack:
-        if contract == "auto" and check == "none":  # as precompiled kernels are
-            stack.enter_context(compile_ahead(trace.path, device, numerics))
         session = stack.enter_context(
             Session(
                 device,
@@ -156,7 +189,14 @@ def replay_trace(
         writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
         chosen = Selection.parse(()) if selection is None else selection
         player = Player(
-            trace, session, plan, selection=chosen, output=writer, learner=learner, overrides=overrides
+            trace,
+            session,
+            plan,
+            selection=chosen,
+            output=writer,
+            learner=learner,
+            overrides=overrides,
+            isolated=mode == "isolated",
         )
         stack.callback(player.close)
         if began is not None:
@@ -179,6 +219,7 @@ def replay_trace(
             product=driver.product,
             relocated=player.relocated,
             contract=contract,
+            mode=mode,
             classes_from=str(trace.path) if learner is None else "",
             meta={**trace.meta, "not_replayed": dict(player.unplayed)},
         )

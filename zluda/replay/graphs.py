@@ -186,6 +186,7 @@ class GraphPlayer:
         own = _last_changes(kernels)
         theirs = _shares(kernels, own, recorded)
         results, changed = [], {**recorded}
+        parted: dict[int, int] = {}  # allocation → the kernel of this graph since which it differs
         rows = _by_launch(kernels, own, theirs)
         for index, (node, mine, pages) in enumerate(rows):
             launch = node.launch._replace(call=end.sequence)
@@ -193,11 +194,17 @@ class GraphPlayer:
                 reason = _NOT_RUN if node.idle else _OVERWRITTEN if node.changed else _UNCHANGED
                 result = result_of(launch, Verdict.NOT_COMPARED, reason, seconds=node.seconds)
             else:
+                within = {one.id: parted[one.id] for one in node.reach if one.id in parted}
+                since = {**within, **node.since}
                 result, spans = self._launches.judge(
-                    *(node.call, launch, node.reach, pages, mine, node.since, node.seconds or 0.0),
+                    *(node.call, launch, node.reach, pages, mine, since, node.seconds or 0.0),
                     envelope=not node.after_input,
                     earlier=[one.launch for one, _, _ in rows[:index]],
                 )
+                if result.verdict in (Verdict.DIFFERS, Verdict.INHERITED):
+                    differing = (buffer.allocation for buffer in result.buffers if buffer.differing)
+                    number = node.launch.call
+                    parted = {**{key: number for key in differing if key is not None}, **parted}
                 self._launches.settle()
                 changed = _joined(changed, spans)
             if not self._selection.contains(node.launch.call, node.launch.kernel):

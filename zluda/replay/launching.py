@@ -49,8 +49,13 @@ class LaunchPlayer:
         envelopes: Envelopes,
         noise: NoiseJudge,
         overrides: Sequence[Override] = (),
+        *,
+        isolated: bool = False,
     ) -> None:
-        """``overrides`` are what the user said of buffers' types."""
+        """``overrides`` are what the user said of buffers' types. ``isolated``: what differs is the record's
+        again for those after it.
+        """
+        self._isolated = isolated
         self._record, self._recovery, self._selection = record, recovery, selection
         self._envelopes, self._noise = envelopes, noise
         self._excused: tuple[int, Ranges] | None = None  # the call just judged so, and what it changed
@@ -106,7 +111,8 @@ class LaunchPlayer:
         return result_of(launch, why_not.verdict, why_not.reason)
 
     def settle(self) -> None:
-        """After a launch was judged and written: one that differs and holds leaves the record's memory.
+        """After a launch was judged and written: one that differs and holds, and in isolated mode any that
+        differs, leaves the record's memory.
 
         So what follows is judged on NVIDIA's inputs, and what is within, or noise, does not add up.
         """
@@ -146,8 +152,7 @@ class LaunchPlayer:
         if not self._selection.contains(launch.call, launch.kernel):
             return LEFT_OUT
         if self._deaths[launch.kernel] >= MAX_DEATHS:
-            reason = f"not run again: this kernel brought the runner down {MAX_DEATHS} times"
-            return Unavailable(Verdict.NOT_REPLAYED, reason)
+            return TOO_DEADLY
         absent = self._recovery.state.memory.why_absent(launch.parameters)
         memory = self._recovery.state.memory
         sealed = memory.sealed(reach) if isinstance(memory, RedactedMemory) else None
@@ -197,8 +202,10 @@ class LaunchPlayer:
         }
         if verdict is Verdict.DIFFERS:
             verdict, reason = self._explained(call, launch, compared, reason, earlier, envelope=envelope)
-            if verdict.counts_as is CountsAs.HOLDS or self._noise.learning:
+            if verdict.counts_as is CountsAs.HOLDS or self._noise.learning or self._isolated:
                 self._excused = (launch.call, changed)
+        elif verdict is Verdict.INHERITED and self._isolated:  # inside a graph
+            self._excused = (launch.call, changed)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         return result_of(launch, verdict, reason, compared=compared, seconds=seconds), changed
 
@@ -345,9 +352,11 @@ class LaunchPlayer:
             reason += self._library_around(launch)
         if launch.captured or recorded:
             state.memory.adopt_pages(recorded, launch.call, unknown_only=False)
+            for one in reach if self._isolated else ():  # whoever runs it, copies of it are judged alike
+                one.reached = True
             state.memory.restore(launch.call, [one for one in reach if rewrite or one.taint is not None])
             if failure not in (LEFT_OUT, SEALED):
-                reason = f"{reason}; the record's memory is used after it"
+                reason += FROM_RECORD
         else:
             missing = f"it needs what call {launch.call} ({launch.kernel}) computed"
             state.taint((one.id for one in reach), Unavailable(Verdict.GAP, missing))
@@ -375,6 +384,11 @@ def passed_over(launch: Launch) -> Unavailable | None:
 
 
 LEFT_OUT = Unavailable(Verdict.NOT_REPLAYED, "left out by the selection")
+TOO_DEADLY = Unavailable(
+    Verdict.NOT_REPLAYED, f"not run again: this kernel brought the runner down {MAX_DEATHS} times"
+)
+FROM_RECORD = "; the record's memory is used after it"
+"""What the reason of a launch ends with whose result was not computed here."""
 
 
 def not_compared(launch: Launch, reason: str) -> LaunchResult:

@@ -1,4 +1,4 @@
-"""The player: a trace's calls issued again in their order, each launch and copy judged (stream mode).
+"""The player: a trace's calls issued again in their order, each launch and copy judged.
 
 What happens to one call:
 
@@ -8,8 +8,9 @@ What happens to one call:
    what launches compute is counted, and taints the memory it can have written; a launch that reaches tainted
    memory is a ``gap``.
 3. A launch (``launching``): the memory it reaches is digested, it runs, and the union of what record and
-   replay changed is compared. Differences stay in memory, as they would in a live run, and launches that read
-   them are ``inherited``.
+   replay changed is compared. In stream mode differences stay in memory, as they would in a live run, and
+   launches that read them are ``inherited``. In isolated mode the record's memory takes their place, so that
+   each launch runs from its recorded inputs.
 4. A launch that could not run, or broke off: the record's memory after it is put in its place, so that those
    after it are judged. Where the record has none, what it reaches is tainted.
 5. The runner died (``recovery``): a new one is started, calls that make objects are replayed up to here, and
@@ -79,16 +80,20 @@ class Player:
         output: ReplayWriter | None = None,
         learner: NoiseLearner | None = None,
         overrides: Sequence[Override] = (),
+        isolated: bool = False,
     ) -> None:
         """``learner`` gathers what varies; without one it is held against what the trace says of that.
-        ``overrides`` are what the user said of buffers' types.
+        ``overrides`` are what the user said of buffers' types. ``isolated``: each launch, or graph, begins
+        with the record's memory.
         """
         self._trace, self._selection, self._output = trace, selection, output
         record, facts = Record(trace), KernelFacts(trace)
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
         noise = learner or NoiseFloor(trace, facts)
-        self._launches = LaunchPlayer(record, self._recovery, selection, self._envelopes, noise, overrides)
+        self._launches = LaunchPlayer(
+            record, self._recovery, selection, self._envelopes, noise, overrides, isolated=isolated
+        )
         self._graphs = GraphPlayer(trace, self._recovery, selection, self._launches)
         self._conditions = ConditionPlayer(trace, self._recovery, self._graphs, session.time_limit)
 

@@ -88,6 +88,8 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
             f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
             f"{_held_to(result, failure)}"
         )
+    for line in words.at_fault(result)[:_SHOWN_FAILURES]:
+        yield printable(f"  {line}")
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
     if result.relocated:
@@ -131,6 +133,8 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
         for kernel in dict.fromkeys(one.kernel for one in failing if one.verdict is Verdict.DIFFERS):
             if told := words.held_to(result, kernel):
                 console.print(Text(printable(f"  {readable(kernel)}: {told}"), style="dim"))
+    for line in words.at_fault(result)[:_SHOWN_FAILURES]:
+        console.print(Text(printable(f"  {line}")))
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
     if result.relocated:

@@ -158,6 +158,25 @@ class Pair:
         return cls(recorded, replayed, "" if element.ulp is None else number(element.ulp, 4))
 
 
+_NAMED_CALLS = 6
+
+
+def at_fault(result: ReplayResult) -> list[str]:
+    """Of an isolated replay, each kernel that fails in its own right, with its launches; else nothing."""
+    if result.mode != "isolated":
+        return []
+    return [
+        f"at fault in its own right: {readable(kernel)} ({_calls(calls)})"
+        for kernel, calls in result.at_fault.items()
+    ]
+
+
+def _calls(calls: Sequence[int]) -> str:
+    """``#12, #17``; ``7 times: #12, #17, …``"""
+    named = ", ".join(f"#{call}" for call in calls[:_NAMED_CALLS])
+    return named if len(calls) <= _NAMED_CALLS else f"{len(calls):,} times: {named}, …"
+
+
 def number(value: int | float, digits: int | None = None) -> str:
     """A number in at most ``digits`` significant digits (floats; integers are given whole)."""
     if isinstance(value, int) or digits is None:

@@ -5,7 +5,8 @@ between.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from zluda.errors import Error
@@ -17,10 +18,13 @@ _GRAMMAR = "17, 0-100, 0-100/2, kernel:regex or @file"
 
 @dataclass(frozen=True)
 class Selection:
-    """A set of calls by number (ends included) and of launches by kernel name; empty means every call."""
+    """A set of calls by number (ends included) and of launches by kernel name; empty means every call.
+    ``within``: only those of it that are among these.
+    """
 
     ranges: tuple[range, ...] = ()
     kernels: tuple[re.Pattern[str], ...] = ()
+    within: Container[int] | None = None
 
     @classmethod
     def parse(cls, texts: str | Iterable[str]) -> Selection:
@@ -42,17 +46,23 @@ class Selection:
 
     def __bool__(self) -> bool:
         """False when nothing was given, which selects everything."""
-        return bool(self.ranges or self.kernels)
+        return bool(self.ranges or self.kernels or self.within is not None)
 
     def contains(self, call: int, kernel: str | None = None) -> bool:
         """Is this call meant? ``kernel`` is the name a launch has; it matches anywhere unless the regex is
         anchored.
         """
-        if not self:
+        if self.within is not None and call not in self.within:
+            return False
+        if not (self.ranges or self.kernels):
             return True
         if any(call in numbers for numbers in self.ranges):
             return True
         return kernel is not None and any(pattern.search(kernel) for pattern in self.kernels)
+
+    def share(self, calls: Container[int]) -> Selection:
+        """What of this selection is among ``calls``."""
+        return replace(self, within=calls)
 
     @property
     def bounds(self) -> tuple[int, int | None]:
