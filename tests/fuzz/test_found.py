@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from launches import inputs_of, launch, open_device
-from programs import Loop, Program
+from programs import If, Loop, Program
 from statements import Statement
 from trial import apart
 
@@ -294,6 +294,26 @@ _LEFT = "setp.lt.u32 %c, %r0, 1000000000;"
 def test_lanes_that_left_a_polling_loop_let_the_others_through(body: tuple[Loop, ...]) -> None:
     """On the CPU they spun at a loop's head, where a barrier or a vote waited for those that still polled."""
     fault = apart(Program(body, threads=32, seed=1), ("cpu", "gfx1030"), 60)
+    assert fault is None, fault
+
+
+_ONE_LEAVES = "setp.eq.u32 %c, %tid, 21;"
+_MEET = Statement("bar.warp.sync %MASK;")
+_SHUFFLE = Statement("shfl.sync.bfly.b32 %r3, %r4, 1, 31, %MASK; xor.b32 %r4, %r3, %r1;")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (Loop(3, (Loop(2, (_EXCHANGE,), _ONE_LEAVES),)),),
+        (Loop(2, (Loop(2, (_MEET, _EXCHANGE, _MEET), _ONE_LEAVES), _MEET)), _MEET),
+        (Loop(2, (_EXCHANGE, Loop(2, (_VOTE, If(_LEFT, (_MEET,), (_MEET, _EXCHANGE))), _ONE_LEAVES))),),
+    ],
+)
+def test_lanes_at_one_place_that_name_others_do_not_go_on_together(body: tuple[Loop, ...]) -> None:
+    """A lane that a loop let go comes round to a vote in it, and names those that are still inside and name
+    it no more. On the CPU the lane passed with them, and was missing where they named it again."""
+    fault = apart(Program((*body, _SHUFFLE), threads=32, seed=1), ("cpu", "gfx1030"), 60)
     assert fault is None, fault
 
 

@@ -190,13 +190,10 @@ class MaskedControl:
     def _write_masked(self, index: int, zone: Zone) -> None:
         run, after = f"run.{index}", f"after.{index}"
         self.b.label(self._label(index))
-        mask = self._load_mask(index)
-        self.b.cond_branch(self.b.and_(self._any(mask), self._may_run(index)), run, after)
+        mask = self._ready(index)
+        self.b.cond_branch(self._any(mask), run, after)
         self.b.label(run)
-        width = self.f.geometry.width
-        self._store_mask(index, [self.b.splat(constant("i1", 0), width)] * len(mask))
-        if self._gathering is not None:
-            self._gathering.depart(index, mask)
+        self._take(index, mask)
         self.f.after_label = after
         self.f.lanes_elsewhere = lambda: self._absentees.elsewhere(index, zone)
         self._begin_round(index)
@@ -214,9 +211,19 @@ class MaskedControl:
             found = self.b.or_(self._any(self._load_mask(n)), found)
         return found
 
-    def _may_run(self, index: int) -> Value:
-        """Whether nobody that a block has to wait for is elsewhere."""
-        return constant("i1", 1) if self._gathering is None else self._gathering.may_run(index)
+    def _ready(self, index: int) -> list[Value]:
+        """The lanes that wait at a block and need not wait for others there."""
+        return self._load_mask(index) if self._gathering is None else self._gathering.ready(index)
+
+    def _take(self, index: int, mask: list[Value]) -> None:
+        """Lanes that are ready wait at their block no more."""
+        if self._gathering is None:
+            nobody = self.b.splat(constant("i1", 0), self.f.geometry.width)
+            self._store_mask(index, [nobody] * len(mask))
+            return
+        waiting = zip(self._load_mask(index), mask, strict=True)
+        self._store_mask(index, [self.b.and_(all_, self.b.not_(lanes)) for all_, lanes in waiting])
+        self._gathering.depart(mask)
 
     def _leave_block(self, index: int, mask: list[Value]) -> None:
         """Hand the block's lanes to its successors."""
@@ -249,7 +256,7 @@ class MaskedControl:
         """Another round of each loop that ends here, while lanes wait at its head; else the next block."""
         for loop in self._ends.get(index, []):
             on = self.b.fresh("left")
-            again = self.b.and_(self._any(self._load_mask(loop.head)), self._may_run(loop.head))
+            again = self._any(self._ready(loop.head))
             if loop in self.polling:
                 again = self.b.and_(again, self.b.not_(self._waiting(set(zone.blocks) - set(loop.blocks))))
             self.b.cond_branch(again, self._label(loop.head), on)
