@@ -158,7 +158,7 @@ class Gathering:
             b.store(noted, at, align=64)
 
     def _complete(self, lanes: Value, come: Value, named: Value) -> Value:
-        """The lanes of ``come`` that name the same as one of ``lanes``, where all whom they name have come so."""
+        """Of ``come`` those who name what one of ``lanes`` does, where all whom they name have come so."""
         geometry = self.f.geometry
         name = self.b.module.function(
             "gathering.complete",
