@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from kernels import LAYOUT, MODULE, add, added, floats, parameters, ramp
-from python_device import PythonDevice
+from python_device import PythonDevice, PythonKernel
 from replay_case import Case
 
 import zluda
 from zluda.device.base import Dim3
 from zluda.diff.results import ReplayResult, Verdict
 from zluda.errors import TraceError, UnsupportedError
+from zluda.replay.api import replay_trace
 from zluda.replay.launching import MAX_DEATHS
 from zluda.report.terminal import plain_lines
 from zluda.runner import RunnerDied
@@ -233,3 +234,34 @@ def test_contents_are_needed(case: Case, tmp_path: Path) -> None:
         strip(trace, target, [Part.CONTENTS])
     with pytest.raises(TraceError, match="recorded inputs"):
         zluda.replay(target, device="cpu", mode="isolated")
+
+
+def _some(case: Case, kernels: dict[str, PythonKernel], calls: range) -> ReplayResult:
+    case.record.__exit__()
+    case.sessions = case._use(kernels)
+    with open_trace(case.path) as trace:
+        return replay_trace(trace, "cpu", mode="isolated", calls=calls)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_launch_is_replayed_without_those_before_it(case: Case, known: bool) -> None:
+    """Those before it run only where what they wrote is not on record."""
+    ran: list[int] = []
+
+    def counted(device: PythonDevice, grid: Dim3, block: Dim3, packed: bytes) -> None:
+        ran.append(struct.unpack("<QQI", packed)[0])
+        add(device, grid, block, packed)
+
+    program = Program(case)
+    record = program.record
+    scratch = record.allocate(SIZE)
+    record.capture = False  # or the recorder would have found what was written
+    packed = parameters(scratch, program.y, COUNT)
+    left = {scratch: added(bytes(SIZE), record.read(program.y, SIZE))} if known else {}
+    record.launch(program.functions["other"], packed, left, captured=known)
+    result = added(record.read(program.x, SIZE), record.read(program.y, SIZE))
+    packed = parameters(program.x, scratch, COUNT)
+    last = record.launch(program.functions["add"], packed, {program.x: result}, captured=True)
+    (one,) = _some(case, {"add": counted, "other": counted}, range(last, last + 1)).results
+    assert (one.call, one.verdict) == (last, Verdict.IDENTICAL)
+    assert ran == ([program.x] if known else [scratch, program.x])

@@ -151,18 +151,20 @@ def replay_trace(
     started: float | None = None,
     learner: NoiseLearner | None = None,
     began: Callable[[Driver], None] | None = None,
+    calls: range | None = None,
 ) -> ReplayResult:
     """:func:`replay` of an open trace on a device by its full name.
 
     ``learner`` gathers what varies, see :class:`zluda.replay.noise.NoiseLearner`; ``began`` is given the
     driver before the first call; ``started`` is when it began to take time (``time.perf_counter``).
+    ``calls``: only what is among these is replayed, from the record's memory before them.
     """
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
     from zluda.replay.session import Session
     from zluda.runner.cache import file_scope
 
-    plan = plan_addresses(trace.allocations, place_globals=names.kind(device) in ("cpu", "gfx", "hip"))
+    plan = plan_addresses(trace.allocations, place_globals=names.kind(device) != "cuda")
     with ExitStack() as stack:
         session = stack.enter_context(
             Session(
@@ -202,13 +204,16 @@ def replay_trace(
         if began is not None:
             began(driver)
         results = []
-        for call, launch in _with_launches(trace):
+        first, stop = (0, None) if calls is None else (player.skip_to(calls.start), calls.stop)
+        for call, launch in _with_launches(trace, first, stop):
             results += player.play(call, launch)
             if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):
                 progress(call.sequence + 1, total)
         if progress is not None:
             progress(total, total)
         results.sort(key=attrgetter("call"))  # those of a graph come with its end
+        if calls is not None:
+            results = [one for one in results if one.call in calls]
         return ReplayResult(
             trace=str(trace.path),
             device=driver.name,
@@ -225,11 +230,11 @@ def replay_trace(
         )
 
 
-def _with_launches(trace: Trace) -> Iterator[tuple[Call, Launch | None]]:
+def _with_launches(trace: Trace, first: int, stop: int | None) -> Iterator[tuple[Call, Launch | None]]:
     """Calls in order, each with the launch it made."""
-    launches = trace.iter_launches()
+    launches = trace.iter_launches(first, stop)
     launch = next(launches, None)
-    for call in trace.iter_calls():
+    for call in trace.iter_calls(first, stop):
         if launch is not None and launch.call == call.sequence:
             yield call, launch
             launch = next(launches, None)

@@ -127,6 +127,10 @@ class Player:
             for _, (allocation, base) in sorted(moved.items())
         ]
 
+    def skip_to(self, call: int) -> int:
+        """Go on at ``call``, with the record's memory before it; or at an earlier call, which is returned."""
+        return self._recovery.skip_to(call)
+
     def play(self, call: Call, launch: Launch | None) -> list[LaunchResult]:
         """Play one call, which made ``launch`` if it launched; returns its verdict where it has one.
 

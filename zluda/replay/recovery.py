@@ -6,7 +6,7 @@ judged, and memory is set to what the record has after it; what the record canno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 from zluda.diff.results import Verdict
@@ -17,9 +17,11 @@ from zluda.replay.handlers import Handler, Phase, created, handler_of
 from zluda.replay.handles import Unavailable, Unplayable
 from zluda.replay.names import changes_state, entry_name
 from zluda.replay.playback import Playback, Record, why
+from zluda.replay.redacted import is_redacted
 from zluda.replay.session import Session
 from zluda.runner import RunnerDied
 from zluda.tracefile import Call, Trace
+from zluda.tracefile.graphs import LAUNCH as GRAPH_LAUNCH
 
 _LOST = Unavailable(Verdict.GAP, "its inputs were lost with a runner that died")
 
@@ -81,6 +83,58 @@ class Recovery:
         """
         for call in self._record.trace.iter_calls(first, upto):
             self._issue_again(call)
+
+    def skip_to(self, upto: int) -> int:
+        """Come to the state before call ``upto`` with the record's memory, running no launch; or to that before
+        an earlier call, whose effect is not on record. Returns the call that is next.
+
+        Only on a playback that has not begun.
+        """
+        trace = self._record.trace
+        if trace.meta.get("selection") or is_redacted(trace):
+            return 0
+        unknown = {one.call for one in trace.iter_launches(0, upto) if not one.captured}
+        following = 0
+        try:
+            for call in trace.iter_calls(0, upto):
+                if not self._is_on_record(call, unknown):
+                    break
+                self._issue_again(call)
+                self._know(call)
+                following = call.sequence + 1
+        except RunnerDied:  # on the list of what kills by now
+            self._session.restart()
+            self.state = self._start()
+            return 0
+        self.state.memory.restore(following - 1)
+        return following
+
+    def _is_on_record(self, call: Call, unknown: Container[int]) -> bool:
+        """Whether the record has all that a call changes; ``unknown`` are launches of which it has not."""
+        trace = self._record.trace
+        if why_skipped(call, trace) is not None or trace.graphs.is_node(call):
+            return True  # of a graph, memory is on record at its end
+        base = entry_name(call.function).base
+        if base == GRAPH_LAUNCH:
+            end = trace.graphs.end(call.sequence)
+            return end is not None and trace.call(end).result == 0
+        handler = handler_of(self.state, call, base)
+        if handler is None:
+            return not changes_state(call.function)
+        if handler.phase is Phase.WRITE:
+            return call.sequence in trace.calls_with_pages
+        return handler.phase is not Phase.LAUNCH or call.sequence not in unknown
+
+    def _know(self, call: Call) -> None:
+        """The record's contents after ``call`` are known from now on."""
+        trace, live = self._record.trace, self.state.memory.live
+        if call.sequence not in trace.calls_with_pages:
+            return
+        for page in (*trace.pages(call.sequence), *trace.found_pages(call.sequence)):
+            one = live.get(page.allocation)
+            if one is not None:
+                one.known.add(page.offset, min(page.offset + page.length, one.size))
+                one.reached = True
 
     def _issue_again(self, call: Call) -> None:
         """A call on the way to the call being judged: only objects are made, memory comes from the record."""
