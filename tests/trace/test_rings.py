@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ring_producer import Producer, launch, launch_loop, load_kernel, pack64
 
 from zluda.errors import TraceError
+from zluda.trace.images import image_reader
 from zluda.tracefile import AllocationKind, Direction, Fidelity, ModuleKind, TraceWriter, open_trace, ring
 from zluda.tracefile.drain import META_FILE, Drain
 from zluda.tracefile.effects import ImageReader, ModuleContents
@@ -47,10 +48,10 @@ def drained(trace: Path, producer: Producer, read_module: ImageReader | None = N
     shutil.rmtree(producer.directory)
 
 
-def abandoned(trace: Path, producer: Producer, passes: int) -> Drain:
+def abandoned(trace: Path, producer: Producer, passes: int, read_module: ImageReader | None = None) -> Drain:
     """A drain that made some passes and was then killed: its lock and its connection are gone."""
     writer = TraceWriter.create(trace, {})
-    drain = Drain(producer.directory, writer)
+    drain = Drain(producer.directory, writer, read_module=read_module)
     for _ in range(passes):
         drain.step(producer.clock)
     writer.commit()
@@ -367,6 +368,42 @@ def test_recovery_finishes_what_a_killed_drain_left(trace: Path, producer: Produ
         assert [time.call for time in opened.gpu_times()] == [3]
         assert opened.meta["recovered"] is True
     assert not rings_directory(trace).exists()
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+def test_recovery_reads_modules_as_the_recorder_does(trace: Path, producer: Producer, passes: int) -> None:
+    """One was loaded, and launched from, before, one after the recorder was killed."""
+    load_kernel(producer)
+    launch(producer, b"")
+    abandoned(trace, producer, passes, image_reader({}))
+    launch(producer, b"", grid=2)
+    load_kernel(producer, module=0x30, function=0x40)
+    launch(producer, b"", function=0x40)
+    with open_trace(trace) as opened:
+        assert opened.fidelities() == {Fidelity.SAME_PTX: 3}
+        assert [module.kind for module in opened.module_list] == [ModuleKind.PTX] * 2
+
+
+def test_recovery_knows_a_librarys_module(trace: Path, producer: Producer) -> None:
+    loaded = producer.enter("cuLibraryLoadData", [0x1000, 0x2000, 0, 0, 0, 0, 0, 0])
+    producer.data(loaded, 1, "in", b".version 8.0\n.target sm_90\n.address_size 64\n")
+    producer.leave(loaded, pack64(0x10))
+    producer.call("cuLibraryGetModule", [0x1000, 0x10], pack64(0x11))
+    abandoned(trace, producer, 1)
+    producer.text_call("cuModuleGetFunction", [0x1000, 0x11, 0x3000], 2, "kernel", pack64(0x20))
+    with open_trace(trace) as opened:
+        (function,) = opened.functions
+        assert function.module == opened.module_list[0].id
+
+
+def test_recovery_says_what_nobody_took(trace: Path, producer: Producer) -> None:
+    for _ in range(3):
+        producer.call("cuGraphicsUnregisterResource", [0])
+    abandoned(trace, producer, 1)
+    producer.control["LOST_CALLS"], producer.control["LOST_THREADS"] = 7, 2
+    with open_trace(trace) as opened:
+        counts = {gap.kind: gap.times for gap in opened.gaps if gap.call is None and "killed" not in gap.text}
+        assert counts == {"recorder": 7, "thread": 2, "cuGraphicsUnregisterResource": 2}
 
 
 def test_recovery_knows_the_handles_and_memory_of_before(trace: Path, producer: Producer) -> None:

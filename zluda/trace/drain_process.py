@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from zluda.errors import Error
-from zluda.trace.images import read_module
-from zluda.trace.provenance import PtxSources
+from zluda.trace.images import image_reader
 from zluda.tracefile import TraceWriter
+from zluda.tracefile.agent_counts import note_counts
 from zluda.tracefile.drain import TAILS_KEY, Drain
 from zluda.tracefile.ring import (
     FAILURE,
@@ -70,12 +70,8 @@ class Recorder:
         self.trace, self.control = trace, control
         self.directory = rings_directory(trace)
         self.writer = TraceWriter.create(trace, {})
-        sources = PtxSources()  # this process has the application's environment
-        self.drain = Drain(
-            self.directory,
-            self.writer,
-            read_module=lambda pieces, capability: read_module(pieces, capability, sources),
-        )
+        # This process has the application's environment.
+        self.drain = Drain(self.directory, self.writer, read_module=image_reader({}))
         self.writer.commit()
 
     def run(self) -> dict[str, Any]:
@@ -124,24 +120,8 @@ class Recorder:
         self.drain.finish()
         if not orderly:
             self.writer.add_gap(None, "recorder", "the session ended before the application")
-        if control["FLAGS"] & FLAG_STOPPED:
-            lost = control["LOST_CALLS"]
-            self.writer.add_gap(
-                None, "recorder", "the recorder did not keep up; calls after that are lost", lost
-            )
-        if control["LOST_THREADS"]:
-            text = "threads without a ring (no space or no descriptor for it); their calls are lost"
-            self.writer.add_gap(None, "thread", text, control["LOST_THREADS"])
-        if control["CHILDRENS_CALLS"]:
-            text = "calls of forked children that are not followed"
-            self.writer.add_gap(None, "child", text, control["CHILDRENS_CALLS"])
-        looked = {"bytes_looked_at": control["LOOKED_BYTES"], "bytes_moved": control["MOVED_BYTES"]}
-        looked |= {f"{name}_ns": control[f"{name.upper()}_NS"] for name in ("wait", "look", "write")}
-        if control["UNTIMED"]:
-            looked["launches_not_timed"] = control["UNTIMED"]
-        self.writer.set_meta(
-            {"stall_ns": control["STALL_NS"], TAILS_KEY: {}, "end_time": time.time(), **looked}
-        )
+        note_counts(control, self.writer)
+        self.writer.set_meta({TAILS_KEY: {}, "end_time": time.time()})
         summary = self._summary()
         self.drain.close()
         self.writer.close()

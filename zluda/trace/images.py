@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from zluda.errors import Error
 from zluda.ptx import containers, parse_module
 from zluda.ptx.elf import cubin_variables
 from zluda.trace.provenance import PtxSources
 from zluda.tracefile import Fidelity, ModuleKind
-from zluda.tracefile.effects import FoundImage, ModuleContents
+from zluda.tracefile.effects import FoundImage, ImageReader, ModuleContents
 
 _KINDS = {
     containers.Container.PTX: ModuleKind.PTX,
@@ -16,6 +19,14 @@ _KINDS = {
     containers.Container.ELF: ModuleKind.ELF,
     containers.Container.UNKNOWN: ModuleKind.OTHER,
 }
+
+
+def image_reader(variables: Mapping[str, str]) -> ImageReader:
+    """What a recording reads modules with: for their PTX it looks where a program with this process's
+    environment, and these variables, keeps it.
+    """
+    sources = PtxSources({**os.environ, **variables})
+    return lambda pieces, capability: read_module(pieces, capability, sources)
 
 
 def read_module(

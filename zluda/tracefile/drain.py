@@ -181,7 +181,6 @@ class Drain:
         for sequence, call in self.open.items():
             self.effects.launch_left_open(self._completed(call, sequence, 0, b""))
         self._write_rows()
-        self.effects.finish()
         self._commit()
 
     def close(self) -> None:
@@ -383,6 +382,7 @@ class Drain:
         self._rows, self._finished, self.effects.launches = [], [], []
 
     def _commit(self) -> None:
+        self.effects.write_counts()
         tails = {path: one.kept_from(self.open) for path, one in self._rings.items()}
         self.writer.set_meta(
             {TAILS_KEY: {path.name: (tail, self._rings[path].tail) for path, tail in tails.items()}}

@@ -90,7 +90,9 @@ class Effects:
         """Arguments that name a kernel, a shape and attributes → their id; empty again when a handle
         changes.
         """
-        self._counted: Counter[str] = Counter()
+        self._counted: Counter[str] = Counter()  # calls that cannot be replayed, by their function
+        self._further: dict[str, int] = {}  # the gap that counts those after the first
+        self._uncounted: set[str] = set()  # for which it does not say how many there are by now
         self._links = Links(self._ptx_in)
         self._jit = JitLibraries(self._ptx_in)
         self._handlers = {
@@ -160,18 +162,28 @@ class Effects:
         name = body[16:].decode("utf-8", "replace")
         self.memory.add(born, address, size, AllocationKind.GLOBAL, name=name, module=module)
 
-    def finish(self) -> None:
-        """Write what is only known at the end."""
-        for name, count in self._counted.items():
-            if count > 1:
-                self._writer.add_gap(None, name, "further calls that cannot be replayed", count - 1)
-        self._counted.clear()
+    def write_counts(self) -> None:
+        """Have gaps say how many calls they stand for."""
+        for name in sorted(self._uncounted):
+            count = self._counted[name] - 1
+            if name in self._further:
+                self._writer.count_gap(self._further[name], count)
+            else:
+                text = "further calls that cannot be replayed"
+                self._further[name] = self._writer.add_gap(None, name, text, count)
+        self._uncounted.clear()
 
     # --- what an earlier drain left (recovery) --------------------------------------------------------
 
-    def restore_module(self, module: int, handle: int, load_call: int) -> None:
+    def restore_module(self, module: int, handle: int, load_call: int, fidelity: Fidelity) -> None:
         self.live.modules[handle] = module
         self.live.loads[module] = load_call
+        self.live.fidelity[module] = fidelity
+
+    def restore_alias(self, handle: int, library: int) -> None:
+        """``cuLibraryGetModule`` gave out a handle of a library, which may be unloaded by now."""
+        if library in self.live.modules:
+            self.live.modules[handle] = self.live.modules[library]
 
     def restore_function(self, function: int, handle: int, name: str, module: int | None) -> None:
         self.live.functions[handle] = _Function(function, name, module)
@@ -362,6 +374,8 @@ class Effects:
             unknown = call.row.get("unknown")
             text = "no header declares it; recorded by name" if unknown else "recorded, cannot be replayed"
             self._writer.add_gap(call.sequence, name, text)
+        else:
+            self._uncounted.add(name)
         self._counted[name] += 1
 
 

@@ -157,6 +157,14 @@ class Trace:
         )
         return self._read(self._to_call, sql)
 
+    def iter_calls_of(self, function: str) -> Iterator[Call]:
+        """Calls of one function, in order."""
+        sql = (
+            "SELECT * FROM call WHERE signature IN (SELECT id FROM signature WHERE function = ?)"
+            " ORDER BY sequence"
+        )
+        return self._read(self._to_call, sql, (function,))
+
     @cached_property
     def signatures(self) -> dict[int, Signature]:
         found = self._read(rows.signature, "SELECT id, function, parameters FROM signature ORDER BY id")
@@ -224,6 +232,14 @@ class Trace:
             " GROUP BY fidelity ORDER BY fidelity"
         )
         return dict(self._read(lambda row: (Fidelity(row[0]).value, int(row[1])), sql))
+
+    def fidelities_of_modules(self) -> dict[int, Fidelity]:
+        """What the GPU ran of each module that was launched from (:class:`Fidelity`), by the module's id."""
+        sql = (
+            "SELECT DISTINCT module, fidelity FROM shape JOIN function ON shape.function = function.id"
+            " WHERE module IS NOT NULL"
+        )
+        return dict(self._read(lambda row: (int(row[0]), Fidelity(row[1])), sql))
 
     @cached_property
     def module_list(self) -> list[LoadedModule]:

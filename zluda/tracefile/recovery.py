@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sqlite3
@@ -10,10 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 from zluda.errors import TraceError
+from zluda.tracefile.agent_counts import note_counts
 from zluda.tracefile.drain import META_FILE, TAILS_KEY, Drain
-from zluda.tracefile.effects import Effects
+from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.reader import Trace
-from zluda.tracefile.records import AllocationKind
+from zluda.tracefile.records import AllocationKind, Fidelity
 from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_LEFT, Control, give_rings_back, rings_directory
 from zluda.tracefile.schema import sqlite_errors
 from zluda.tracefile.writer import TraceWriter
@@ -37,7 +39,7 @@ def merge_rings(path: Path) -> bool:
             return False
         failed = bool(control["FLAGS"] & FLAG_FAILED)
         control["FLAGS"] |= FLAG_LEFT  # an application that still runs is no longer recorded
-        _merge(path, directory, _ending(directory, failed=failed))
+        _merge(path, directory, control, _ending(directory, failed=failed))
         give_rings_back(directory)
         shutil.rmtree(directory, ignore_errors=True)
         return True
@@ -74,22 +76,32 @@ def _ending(directory: Path, *, failed: bool) -> str:
         return "the recorder could not go on"
 
 
-def _merge(path: Path, directory: Path, ending: str) -> None:
+def _merge(path: Path, directory: Path, control: Control, ending: str) -> None:
     if not _is_begun(path):
         _begin(path, directory)
     with Trace(path) as trace:
+        read_module = _image_reader(trace.meta.get("environment", {}))
         noted = trace.meta.get(TAILS_KEY, {})
         tails = {str(name): (int(kept), int(read)) for name, (kept, read) in noted.items()}
         restored = _Restored(trace)
     with TraceWriter.reopen(path) as writer:
-        drain = Drain(directory, writer, tails=tails)
+        drain = Drain(directory, writer, read_module=read_module, tails=tails)
         try:
             restored.into(drain)
             drain.finish()
             writer.add_gap(None, "recorder", f"{ending}; what came after is not on record")
+            note_counts(control, writer)
             writer.set_meta({"recovered": True, TAILS_KEY: {}})
         finally:
             drain.close()
+
+
+def _image_reader(variables: dict[str, str]) -> ImageReader:
+    """What the recorder reads modules with. By its name: recording is above this package, which finishes what
+    was begun there.
+    """
+    reader: ImageReader = importlib.import_module("zluda.trace.images").image_reader(variables)
+    return reader
 
 
 def _is_begun(path: Path) -> bool:
@@ -126,6 +138,12 @@ class _Restored:
             if a.kind is AllocationKind.ARRAY
         }
         self._open = trace.open_calls()
+        self._fidelities = trace.fidelities_of_modules()
+        self._aliases = [
+            (int(call.pointees["pMod"]), call.arguments["library"])
+            for call in trace.iter_calls_of("cuLibraryGetModule")
+            if call.result == 0 and "pMod" in call.pointees
+        ]
         self._capability = trace.meta.get("compute_capability", [0, 0])
         self._devices = trace.meta.get("devices", [])
         self._libraries = trace.meta.get("libraries", [])
@@ -133,7 +151,10 @@ class _Restored:
     def into(self, drain: Drain) -> None:
         effects: Effects = drain.effects
         for module in self._modules:
-            effects.restore_module(module.id, module.handle, module.load_call)
+            fidelity = self._fidelities.get(module.id, Fidelity.UNKNOWN)
+            effects.restore_module(module.id, module.handle, module.load_call, fidelity)
+        for handle, library in self._aliases:
+            effects.restore_alias(handle, library)
         for function in self._functions:
             effects.restore_function(function.id, function.handle, function.name, function.module)
         for allocation in self._allocations:

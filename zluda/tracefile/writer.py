@@ -284,10 +284,15 @@ class TraceWriter:
         if not self.redacts:
             self._blobs.prepare(contents)
 
-    def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> None:
-        self._many(
-            "INSERT INTO gap (call, kind, text, count) VALUES (?, ?, ?, ?)", [(call, kind, text, count)]
+    def add_gap(self, call: int | None, kind: str, text: str, count: int = 1) -> int:
+        """Returns its id."""
+        return self._insert(
+            "INSERT INTO gap (call, kind, text, count) VALUES (?, ?, ?, ?)", (call, kind, text, count)
         )
+
+    def count_gap(self, gap: int, count: int) -> None:
+        """Have a gap stand for so many."""
+        self._many("UPDATE gap SET count = ? WHERE id = ?", [(count, gap)])
 
     def set_proof(self, unproved: Iterable[Unproved], noise: Iterable[tuple[Noise, bytes]]) -> None:
         """What came of running the trace again on the GPU that recorded it, in place of what is there.
