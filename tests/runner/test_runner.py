@@ -229,8 +229,8 @@ class TestErrors:
     def test_wrong_arguments(self) -> None:
         with pytest.raises(DeviceError, match="time_limit is 0; expected more than 0"):
             start(time_limit=0)
-        with pytest.raises(DeviceError, match="nvptx:0"):
-            start("nvptx:0")
+        with pytest.raises(DeviceError, match="nvptx:x"):
+            start("nvptx:x")
         with pytest.raises(UnsupportedError, match="numerics"):
             start(numerics="neither")
 

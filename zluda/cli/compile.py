@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(name="compile")
 @click.argument("file", metavar="FILE")
-@click.option("--target", required=True, metavar="T", help="cpu, gfx1030, gfx1100, gfx90a …")
+@click.option("--target", required=True, metavar="T", help="cpu, gfx1030, gfx1100, gfx90a, sm_90 …")
 @click.option(
     "--emit", "kind", type=click.Choice(["ptx", "llvm", "asm", "obj", "hsaco"]), help="What to write."
 )

@@ -36,8 +36,8 @@ def compile_kernel(
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
-    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any;
-    ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
+    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any, and so
+    is that of an NVIDIA target (``"sm_90"``), which is PTX; ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
     loader is to read (4 or 5), and ``end_refused`` that a wave which comes to what cannot be done ends where
     a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
     do, or ``"native"``, by the target's own; ``contract`` which products and sums are rounded as one
@@ -65,6 +65,11 @@ def compile_kernel(
         options = {"block": block, "numerics": numerics, **blocks, **checks, **turns}
         unit.numerics, unit.check, unit.scheduled = numerics, check, scheduled
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
+    if target.startswith("sm_"):
+        from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
+
+        unit = nvptx_unit(module, name, contract)
+        return kernels.compiled(unit, target, {}, lambda: _nvptx(unit, target))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.target import WARP
@@ -90,6 +95,12 @@ def _cpu(unit: Unit) -> CompiledKernel:
     from zluda.compiler.cpu.compile import compile_unit
 
     return compile_unit(unit)
+
+
+def _nvptx(unit: Unit, target: str) -> CompiledKernel:
+    from zluda.compiler.nvptx.compile import compile_unit
+
+    return compile_unit(unit, target)
 
 
 def _amd(unit: Unit, target: str, **options: Any) -> CompiledKernel:

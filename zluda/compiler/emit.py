@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.apart import Failure, each_apart
+from zluda.compiler.nvptx.targets import is_target as is_nvidia
+from zluda.compiler.nvptx.targets import target as find_target
 from zluda.errors import Error, UnsupportedError
 from zluda.records import dataclass
 
@@ -80,9 +82,7 @@ def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dic
 
     data = b""
     if request.kind == "ptx":
-        from zluda.ptx.printer import print_function
-
-        data = print_function(module.function(name)).encode()
+        data = _own_text(module, name, request)
     elif request.kind in ("llvm", "asm"):
         data = _text(module, name, request)
     if request.kind not in BINARY and not request.report:
@@ -102,6 +102,15 @@ def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dic
     return data, _report(code, name) if request.report else None
 
 
+def _own_text(module: Module, name: str, request: Request) -> bytes:
+    """A kernel as it was, but for an NVIDIA target: as the compiler makes it for that."""
+    if is_nvidia(request.target):
+        return _text(module, name, request)
+    from zluda.ptx.printer import print_function
+
+    return print_function(module.function(name)).encode()
+
+
 def _report(code: bytes, name: str) -> dict[str, Any]:
     from zluda.compiler.amd.report import report
 
@@ -118,6 +127,16 @@ def _text(module: Module, name: str, request: Request) -> bytes:
         unit.numerics = request.numerics
         text = kernel_ir(unit)
         return text.encode() if request.kind == "llvm" else emit_assembly(text)
+    if is_nvidia(request.target):
+        from zluda.compiler.nvptx import compile as nvptx
+        from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
+
+        whole = nvptx_unit(module, name, request.contract)
+        return (
+            nvptx.kernel_ir(whole).encode()
+            if request.kind == "llvm"
+            else nvptx.ptx_text(whole, request.target)
+        )
     from zluda.compiler.amd.compile import kernel_ir as amd_ir
     from zluda.compiler.amd.compile import level
     from zluda.compiler.amd.llvm import Options, emit
@@ -143,6 +162,14 @@ def prepare(request: Request) -> None:
             raise UnsupportedError("--emit hsaco", "target cpu; expected a gfx target")
         if request.report:
             raise UnsupportedError("--report", "target cpu, whose registers are the host's")
+    elif is_nvidia(request.target):
+        find_target(request.target)
+        if request.kind in BINARY:
+            raise UnsupportedError(
+                f"--emit {request.kind}", f"target {request.target}; ptxas assembles its PTX"
+            )
+        if request.report:
+            raise UnsupportedError("--report", f"target {request.target}; `ptxas -v` tells its registers")
     else:
         from zluda.compiler.amd.targets import target_id
 
@@ -152,9 +179,10 @@ def prepare(request: Request) -> None:
             raise UnsupportedError(
                 f"--wave {request.wave_size}", f"target {request.target}; expected {known}"
             )
-    if request.kind == "ptx" and not request.report:
+    nvidia = is_nvidia(request.target)
+    if request.kind == "ptx" and not request.report and not nvidia:
         return
-    back_end = "cpu" if request.target == "cpu" else "amd"
+    back_end = "nvptx" if nvidia else "cpu" if request.target == "cpu" else "amd"
     for needed in ("compile", "llvm"):
         importlib.import_module(f"zluda.compiler.{back_end}.{needed}")
     importlib.import_module("llvmlite.binding")

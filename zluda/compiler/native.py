@@ -54,7 +54,7 @@ class NativeControl:
         for index in order:
             self.b.label(_label(index))
             self.f.block(index, None)
-            self._end(index)
+            self.end(index)
             self._write_edges()
         for n, entries in enumerate(self.loops):
             self.b.label(f"loop.{n}")
@@ -84,7 +84,8 @@ class NativeControl:
         innermost = next(c.blocks for c in reversed(around) if set(entries) <= set(c.blocks))
         return converges(self.f.graph, innermost)
 
-    def _end(self, index: int) -> None:
+    def end(self, index: int) -> None:
+        """Write a block's end."""
         match self.f.graph.blocks[index].terminator:
             case Jump(target):
                 self.b.branch(self._to(target))

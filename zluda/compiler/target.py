@@ -18,6 +18,8 @@ from zluda.records import dataclass
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
+    from zluda.compiler.lower.table import WarpLowering
+    from zluda.ptx.module import Instruction
 
 WARP = 32
 ZEROS = (0,) * WARP
@@ -174,6 +176,10 @@ class TargetOps(Protocol):
     geometry: Geometry
     many_registers: bool
     """Whether hundreds of values are better kept in registers than in stack memory."""
+
+    def own(self, instruction: Instruction) -> WarpLowering | None:
+        """How the target writes an instruction by itself; None: as its lowering has it."""
+        ...
 
     def special_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """The shape :meth:`special` will give."""

@@ -313,4 +313,10 @@ def _open_hip(name: str, numerics: str, contract: str, check: str, schedule: int
     return HipDevice(int(name.partition(":")[2]), numerics=numerics, contract=contract)
 
 
-_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd, "hip": _open_hip}
+def _open_nvptx(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
+    from zluda.device.cuda.nvptx import NvptxDevice
+
+    return NvptxDevice(int(name.partition(":")[2]), numerics=numerics, contract=contract)
+
+
+_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd, "hip": _open_hip, "nvptx": _open_nvptx}

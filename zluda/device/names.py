@@ -12,6 +12,7 @@ NUMERICS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia", "native"),
     "gfx": ("native", "nvidia"),
     "hip": ("native", "nvidia"),
+    "nvptx": ("nvidia", "native"),
 }
 ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
@@ -20,12 +21,12 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "gfx": ("none", "memory"),
     "cuda": ("none",),
     "hip": ("none",),
+    "nvptx": ("none",),
 }
 """Kind → which accesses it can test as they are made."""
 CONTRACTS = ("auto", "on", "off")
 
 _NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
-_LATER = "not in this version; it has cpu, cuda:N, hip:N and gfxNNN"
 
 
 def resolve(name: str) -> str:
@@ -48,8 +49,6 @@ def resolve(name: str) -> str:
         from zluda.compiler.amd.targets import target
 
         target(full)
-    elif kind(full) not in NUMERICS:
-        raise DeviceError(full, _LATER)
     return full
 
 

@@ -113,6 +113,19 @@ def hip_driver(setup: Mapping[str, Any], memory: object) -> Driver:
     return TranslatedDriver(device)
 
 
+def nvptx_driver(setup: Mapping[str, Any], memory: object) -> Driver:
+    """The translated driver over an NVIDIA GPU, which runs what this compiler makes."""
+    from zluda.device.cuda.nvptx import NvptxDevice
+
+    device = NvptxDevice(
+        int(setup["device"].partition(":")[2]),
+        numerics=names.chosen_numerics(setup["device"], setup["numerics"]),
+        contract=setup["contract"],
+        reservations=[(start, size) for start, size in setup["reservations"]],
+    )
+    return TranslatedDriver(device)
+
+
 def _warm_up(driver: Driver) -> None:
     """Compile and run a kernel: targets, thread pools and tables are then there."""
     driver.cuInit()

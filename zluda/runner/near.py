@@ -37,6 +37,7 @@ FACTORIES: dict[str, tuple[str, bool, str]] = {
     "gfx": ("zluda.runner.devices:translated_driver", True, "host"),
     "hip": ("zluda.runner.devices:hip_driver", False, "gpu"),
     "cuda": ("zluda.driver.native:from_setup", False, ""),
+    "nvptx": ("zluda.runner.devices:nvptx_driver", False, ""),
 }
 
 # (bytes of private memory, seconds a command, seconds a command that brings code in) by `untrusted`.

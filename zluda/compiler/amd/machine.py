@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from zluda.compiler.amd.targets import Target
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.target import VARYING, Geometry, Lanes
+from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
@@ -62,6 +63,9 @@ class Machine:
 
     def __init__(self, target: Target, wave_size: int) -> None:
         self.target, self.wave_size = target, wave_size
+
+    def own(self, instruction: Instruction) -> None:
+        """Every instruction is as its lowering has it."""
 
     @property
     def two_warps(self) -> bool:

@@ -16,6 +16,7 @@ from zluda.compiler.analysis.shapes import constant_shape
 from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.ir import Value, constant, vector_type
 from zluda.compiler.layout import FUNCTION_STRIDE, FUNCTIONS, parameter_layout
+from zluda.compiler.stack import stack_variable
 from zluda.compiler.stops import FAULT_CODES
 from zluda.compiler.target import UNIFORM, Lanes, Refusal, Shape
 from zluda.errors import UnsupportedError
@@ -103,13 +104,13 @@ class MemoryOps(SpecialRegisters):
 
     def symbol_shape(self, f: FunctionCodegen, name: str) -> Shape:
         """A shared variable's offset is known; addresses in memory are the same in all lanes."""
-        if _stack_variable(f, name) is None and name in f.unit.shared.offsets and not f.unit.clustered:
+        if stack_variable(f, name) is None and name in f.unit.shared.offsets and not f.unit.clustered:
             return constant_shape(f.unit.shared.offsets[name])
         return UNIFORM
 
     def symbol(self, f: FunctionCodegen, name: str) -> Lanes:
         """The address of a variable, parameter or function in its own space. Raises UnsupportedError."""
-        stack = _stack_variable(f, name)
+        stack = stack_variable(f, name)
         if stack is not None:
             return one(f.b.cast("ptrtoint", self.stack_pointer(f, stack), "i32"))
         if name in f.unit.shared.offsets:
@@ -293,17 +294,6 @@ def _parameter_address(f: FunctionCodegen, offset: int) -> Value:
         ]
 
     return f.at_entry(name, "i64", lines)
-
-
-def _stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
-    """A local variable or a parameter in scratch: everything but a kernel's own parameters."""
-    found = f.function.variables.get(name)
-    if found is not None and found.space in ("local", "param"):
-        return found
-    if found is None and not f.function.is_entry:
-        formal = (*f.function.returns, *f.function.parameters)
-        return next((v for v in formal if v.name == name and v.space != "reg"), None)
-    return None
 
 
 def _module_variable(f: FunctionCodegen, variable: Variable) -> Value:

@@ -7,6 +7,7 @@ from zluda.compiler.cpu.calls import CallOps
 from zluda.compiler.cpu.special import SpecialRegisters
 from zluda.compiler.cpu.warp import WarpOps
 from zluda.compiler.target import Geometry
+from zluda.ptx.module import Instruction
 
 
 class CpuOps(SpecialRegisters, AtomicOps, CallOps, WarpOps):
@@ -14,3 +15,6 @@ class CpuOps(SpecialRegisters, AtomicOps, CallOps, WarpOps):
 
     geometry = Geometry(groups=2, width=16)
     many_registers = False
+
+    def own(self, instruction: Instruction) -> None:
+        """Every instruction is as its lowering has it."""

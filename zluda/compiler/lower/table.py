@@ -55,7 +55,7 @@ def find(opcode: str) -> WarpLowering | None:
 
 def lower(f: FunctionCodegen, instruction: Instruction) -> None:
     """Write one instruction. Raises UnsupportedError naming it."""
-    lowering = find(instruction.opcode)
+    lowering = f.ops.own(instruction) or find(instruction.opcode)
     if lowering is not None:
         lowering(f, instruction)
     elif instruction.opcode in LANEWISE:

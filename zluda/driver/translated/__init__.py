@@ -7,6 +7,7 @@ other modules each do one subject of the API and :class:`TranslatedDriver` is th
 from __future__ import annotations
 
 from zluda.device.base import Device, Perturbed
+from zluda.device.cuda import CudaDevice
 from zluda.driver.translated.boxes import BoxEntries
 from zluda.driver.translated.code import CodeEntries
 from zluda.driver.translated.contexts import ContextEntries
@@ -42,7 +43,7 @@ class TranslatedDriver(
 
     def recover(self) -> bool:
         """Forget the error of a failed kernel; false on a GPU, whose contexts do not outlive one."""
-        if self._state.gpu is not None:
+        if self._state.gpu is not None or isinstance(self._state.device, CudaDevice):
             return self._state.sticky is None
         self._state.sticky = None
         return True
