@@ -36,8 +36,9 @@ def compile_kernel(
 ) -> CompiledKernel:
     """Compile one kernel, with what it calls, to a relocatable object.
 
-    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any, and so
-    is that of an NVIDIA target (``"sm_90"``), which is PTX; ``wave_size`` says how many lanes a wave has there (0: as is natural), ``code_object_version`` what AMD's
+    For ``"cpu"`` the code is for one block shape; AMD's (``"gfx1030"``, ``"gfx90a:xnack-"`` …) is for any,
+    and so is that for NVIDIA's (``"sm_90"``), which is PTX.
+    ``wave_size`` says how many lanes a wave has (0: as is natural), ``code_object_version`` what AMD's
     loader is to read (4 or 5), and ``end_refused`` that a wave which comes to what cannot be done ends where
     a trap would end the process. ``numerics`` is how approximate instructions are computed: as NVIDIA's units
     do, or ``"native"``, by the target's own; ``contract`` which products and sums are rounded as one

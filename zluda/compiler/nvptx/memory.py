@@ -1,8 +1,8 @@
 """Addresses, loads and stores on NVIDIA GPUs.
 
 Shared and local addresses are 32 bits, in their own state spaces; others are 64. Variables in shared and
-local memory are LLVM's, and so are parameters; those of ``.global`` and ``.const`` are in global memory, where
-the device has put them.
+local memory are LLVM's, and so are parameters; those of ``.global`` and ``.const`` are in global memory,
+where the device has put them.
 """
 
 from __future__ import annotations

@@ -10,8 +10,19 @@ from zluda.records import dataclass
 _NAME = re.compile(r"sm_(\d+)([af]?)")
 
 LEAST_PTX: dict[int, int] = {
-    70: 60, 72: 61, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 80,
-    100: 86, 101: 86, 103: 88, 120: 87, 121: 88,
+    70: 60,
+    72: 61,
+    75: 63,
+    80: 70,
+    86: 71,
+    87: 74,
+    89: 78,
+    90: 80,
+    100: 86,
+    101: 86,
+    103: 88,
+    120: 87,
+    121: 88,
 }
 """Architecture → the first version of PTX that has it with all of its forms (PTX ISA, "Release Notes")."""
 
