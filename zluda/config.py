@@ -33,6 +33,14 @@ class Config:
             "choices": ("0", "1"),
         },
     )
+    optimization_level: str = field(
+        default="",
+        metadata={
+            "env": "ZLUDA_OPTIMIZATION_LEVEL",
+            "help": "0: LLVM changes as little as it can of kernels for cpu and AMD GPUs (default: what pays)",
+            "choices": ("0",),
+        },
+    )
     cache_dir: str = field(
         default="",
         metadata={
@@ -60,7 +68,6 @@ NOT_BUILT = [
     "ZLUDA_PERF_MODE",
     "ZLUDA_UNIFIED_MEMORY",
     "ZLUDA_MEMORY_POOL_SIZE",
-    "ZLUDA_OPTIMIZATION_LEVEL",
     "ZLUDA_PGO_ENABLE",
     "ZLUDA_TORCH_FUSION",
     "ZLUDA_CUDNN_BENCHMARK",

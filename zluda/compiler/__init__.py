@@ -48,6 +48,7 @@ def compile_kernel(
     UnsupportedError naming the first instruction (and its place) that has no lowering on the target. What was
     compiled before comes out of the kernel cache (``cache/``).
     """
+    from zluda import config
     from zluda.compiler.cache import kernels
     from zluda.compiler.services import compiled_apart
     from zluda.compiler.target import APART
@@ -56,6 +57,8 @@ def compile_kernel(
     together = together or APART
     blocks = {} if together == APART else {"together": together}
     checks = {} if check == "none" else {"check": check}
+    level = config.load().optimization_level
+    levels = {"level": level} if level else {}
     if target == "cpu":
         from zluda.compiler.unit import kernel_unit
 
@@ -63,8 +66,8 @@ def compile_kernel(
         outside = frozenset() if turned else compiled_apart(module)
         unit = kernel_unit(module, name, block, contract, together, outside=outside)
         turns = {"scheduled": True} if scheduled else {}
-        options = {"block": block, "numerics": numerics, **blocks, **checks, **turns}
-        unit.numerics, unit.check, unit.scheduled = numerics, check, scheduled
+        options = {"block": block, "numerics": numerics, **blocks, **checks, **turns, **levels}
+        unit.numerics, unit.check, unit.scheduled, unit.level = numerics, check, scheduled, level
         return kernels.compiled(unit, target, options, lambda: _cpu(unit))
     if target.startswith("sm_"):
         from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
@@ -77,14 +80,14 @@ def compile_kernel(
 
     outside = frozenset() if blocks or checks else compiled_apart(module)
     unit = build_unit(module, name, contract, together, outside=outside)
-    unit.numerics, unit.check = numerics, check
+    unit.numerics, unit.check, unit.level = numerics, check, level
     lanes = wave_size or target_id(target).target.wave_size  # one key, however it was asked for
     options = {
         "wave_size": lanes,
         "code_object_version": code_object_version,
         "end_refused": end_refused,
     }
-    told = {**options, **blocks, **checks, "numerics": numerics}
+    told = {**options, **blocks, **checks, **levels, "numerics": numerics}
     told["slow_mode"] = unit.slow_mode if lanes > WARP else ""
     return kernels.compiled(unit, target, told, lambda: _amd(unit, target, **options))
 

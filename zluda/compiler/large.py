@@ -39,6 +39,11 @@ def is_large(unit: Unit) -> bool:
     return unit.instructions >= LARGE
 
 
+def is_quick(unit: Unit) -> bool:
+    """Whether LLVM is to run few passes over a unit: it is large, or the user said so."""
+    return is_large(unit) or unit.level == "0"
+
+
 def choose_solo(unit: Unit) -> None:
     """Note in a large unit which functions are written for one thread; lowerings must be registered."""
     if is_large(unit):

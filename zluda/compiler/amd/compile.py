@@ -22,7 +22,7 @@ from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
 from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS, build_unit
 from zluda.compiler.codegen import FunctionCodegen
-from zluda.compiler.large import choose_solo, is_large
+from zluda.compiler.large import choose_solo, is_large, is_quick
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
@@ -77,7 +77,7 @@ def compile_unit(
 
 def level(unit: Unit) -> int:
     """How much LLVM is to optimise."""
-    return 0 if is_large(unit) else 3
+    return 0 if is_quick(unit) else 3
 
 
 def kernel_ir(

@@ -13,7 +13,7 @@ from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.cpu.solo import define_solo
 from zluda.compiler.ir import Builder, constant
-from zluda.compiler.large import choose_solo, is_large
+from zluda.compiler.large import choose_solo, is_large, is_quick
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.library import LibraryFunction
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
@@ -34,7 +34,7 @@ def compile_unit(unit: Unit) -> CompiledKernel:
     functions = library.reached(unit.outside, lambda name, wait: _library_function(name, unit, wait=wait))
     library.add_symbols(unit, functions)
     text = kernel_ir(unit)
-    code = emit_object(text, quickly=is_large(unit))
+    code = emit_object(text, quickly=is_quick(unit))
     return CompiledKernel(
         name=unit.kernel.name,
         block=unit.block,
