@@ -159,15 +159,32 @@ def test_rounds_of_waiting_on_both_sides() -> None:
     assert found[:60] == [102 + (t ^ 1) if t % 2 == 0 else 0 for t in range(60)]
 
 
-@pytest.mark.parametrize(("odd", "even"), [("-1", "-1"), ("0xaaaaaaaa", "0x55555555")])
-def test_amd_gpus_cannot_have_lanes_wait_on_both_sides(odd: str, even: str) -> None:
-    body = (LATE + SIDES).replace("FIRST", TAKE.replace("MASK", even)).replace("SECOND", GIVE)
+OWN_SIDES = "shl.b32 %r4, 0x55555555, %r4;"
+"""%r4: the lanes that go the thread's own way."""
+PARTED = {  # ALL: what names lanes of both sides, OWN: what names those of the thread's own
+    "both sides": f"{OWN_SIDES} @%p1 bra A; bar.warp.sync ALL; bra B; A: bar.warp.sync ALL; B:",
+    "later on one": f"""{OWN_SIDES} @%p1 bra A; bar.warp.sync OWN; bar.warp.sync ALL; bra B;
+        A: bar.warp.sync ALL; B:""",
+    "perhaps on one": f"""{OWN_SIDES} @%p1 bra B; @%p2 bra A; bra B;
+        A: bar.warp.sync ALL; B: bar.warp.sync -1;""",
+    "a loop": f"""mov.b32 %r9, 0; and.b32 %r5, %r1, 1; mov.b32 %r4, -1;
+        L: bar.warp.sync ALL; add.u32 %r9, %r9, 1; setp.le.u32 %p3, %r9, %r5; shl.b32 %r4, 0x55555555, %r5;
+        @%p3 bra L; bar.warp.sync OWN; mov.b32 %r4, %r5; {OWN_SIDES}""",
+    "a table": f"""{OWN_SIDES} T: .branchtargets X, Y; and.b32 %r5, %r1, 1; brx.idx %r5, T;
+        X: bar.warp.sync ALL; bra B; Y: bar.warp.sync ALL; B:""",
+}
+
+
+@pytest.mark.parametrize("case", PARTED)
+def test_amd_gpus_cannot_have_lanes_wait_on_both_sides(case: str) -> None:
+    """Not even where a register says whom they wait for. Who names those alone that went the same way waits
+    for nobody, and where all have met again everybody may be named."""
+    body = f"mov.b32 %r8, -1; {PARTED[case]} bar.warp.sync %r8; st.global.u32 [%rd2], %r8; ret; }}"
     with zluda.open_device("gfx1030") as device:
-        if odd == even:
+        for everybody in ("-1", "%r8"):
             with pytest.raises(UnsupportedError, match=r"bar\.warp\.sync reached by a part of a warp"):
-                run(device, body.replace("MASK", odd))
-        else:
-            run(device, body.replace("MASK", odd))
+                run(device, body.replace("ALL", everybody).replace("OWN", "%r4"), block=32)
+        assert run(device, body.replace("ALL", "%r4").replace("OWN", "%r4"), block=32) == [0xFFFFFFFF] * 32
 
 
 # --- the analysis ---------------------------------------------------------------------------------------

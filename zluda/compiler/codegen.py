@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier
+from zluda.compiler.analysis.barriers import is_warp_barrier, possible_partings
 from zluda.compiler.analysis.cfg import CONVERGENCE, Graph, build_graph
 from zluda.compiler.analysis.liveness import Liveness, liveness
 from zluda.compiler.analysis.operands import CARRY, split
@@ -63,7 +63,7 @@ class FunctionCodegen(RegisterFile):
         self.geometry = ops.geometry
         self.b = Builder(unit.ir)
         self._analyse(partial, apart=False)
-        waiting = certain_partings(self.graph, is_warp_barrier)
+        waiting = possible_partings(self.graph, is_warp_barrier)
         if self.uniformity.polling_loops() or self.uniformity.part_at(waiting):
             self._analyse(True, apart=True)
         self.mask: Mask | None = None
@@ -71,6 +71,9 @@ class FunctionCodegen(RegisterFile):
         self.checked: set[tuple[object, ...]] = set()  # accesses of this block known to be aligned
         self.stack_variables: dict[str, Value] = {}
         self.lanes_elsewhere: Callable[[], Value] | None = None  # in a masked block: do lanes wait at others?
+        self.warp_barrier: Callable[[Instruction], None] | None = (
+            None  # writes a bar.warp.sync (None: nothing)
+        )
         self.left: Value | None = None  # where lanes are noted that are done, if somebody asks (cpu/apart.py)
         self.after_label = ""  # where a masked block goes when none of its lanes is left
         self.exited: Value | None = None  # where a called function notes lanes that left the kernel

@@ -9,7 +9,7 @@ lanes meet others inside (:mod:`zluda.compiler.analysis.rounds`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from zluda.compiler.analysis.cfg import EXIT, Branch, Jump, Leave, Switch
@@ -24,8 +24,12 @@ DONE, LEAVE = "done", "leave"
 class Warp(Protocol):
     """What threads of a warp know of each other."""
 
-    def part(self, index: int, predicate: Value) -> None:
-        """Before a block's branch on a predicate."""
+    def meet(self, index: int) -> None:
+        """At a block's begin."""
+        ...
+
+    def part(self, index: int, sides: Callable[[], Sequence[Value]]) -> None:
+        """At a block's end: ``sides`` gives for each successor whether the lane goes there (``i1``)."""
         ...
 
     def some(self, condition: Value) -> Value:
@@ -53,6 +57,8 @@ class NativeControl:
         self._write_edges()
         for index in order:
             self.b.label(_label(index))
+            if self.warp is not None:
+                self.warp.meet(index)
             self.f.block(index, None)
             self.end(index)
             self._write_edges()
@@ -95,14 +101,25 @@ class NativeControl:
                 self.b.branch(LEAVE if exits else DONE)
             case Branch() as branch:
                 predicate = self.f.predicate(branch.predicate, branch.negated).parts[0]
-                if self.warp is not None:
-                    self.warp.part(index, predicate)
+                if self.warp is not None and branch.taken != branch.otherwise:
+                    self.warp.part(index, lambda: (predicate, self.b.not_(predicate)))
                 self.b.cond_branch(predicate, self._to(branch.taken), self._to(branch.otherwise))
             case Switch(operand, targets):
                 chosen = self.f.read_bits(operand, 32).parts[0]
+                if self.warp is not None:
+                    self.warp.part(index, lambda: self._ways(chosen, targets))
                 self.b.switch(
                     chosen, self._to(targets[-1]), [(i, self._to(t)) for i, t in enumerate(targets)]
                 )
+
+    def _ways(self, chosen: Value, targets: Sequence[int]) -> list[Value]:
+        """For each distinct target whether an index chooses it; one out of range chooses the last."""
+        b = self.b
+        ways: dict[int, Value] = {}
+        for at, target in enumerate(targets):
+            here = b.icmp("eq" if at < len(targets) - 1 else "uge", chosen, at)
+            ways[target] = b.or_(ways[target], here) if target in ways else here
+        return list(ways.values())
 
     def _to(self, index: int) -> str:
         """The label of a block, or of an edge to it that is yet to be written."""

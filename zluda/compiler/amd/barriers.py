@@ -7,25 +7,24 @@ begins the next generation, who waits polls. A warp counts as 32 threads, and mu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
 from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.amd.unit import BARRIERS, CLUSTER_BARRIER, TALLIES, VOTES
-from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier, meets
-from zluda.compiler.ir import Builder, Value, constant
+from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier, meets, possible_partings
+from zluda.compiler.ir import Builder, Value, address_space, constant
 from zluda.compiler.target import WARP, Lanes, Refusal
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
-from zluda.ptx.module import Immediate
+from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
 _WORKGROUP = 'syncscope("workgroup")'
 _NUMBERS = 16
-_WHOLE_WARP = Immediate(-1)
 _VOTER = 1 << 16
 """Votes and voters are summed in one word, 16 bits each: a block has at most 1024 threads."""
 _DELIVERED = 1 << 31
@@ -37,27 +36,69 @@ class Together:
     def __init__(self, f: FunctionCodegen, ops: BarrierOps) -> None:
         names = f.unit.barriers()[0]
         self.f, self.ops = f, ops
-        self.partings = certain_partings(f.graph, is_warp_barrier)
-        self.partings |= certain_partings(f.graph, meets(names)) if names else {}
+        self.partings = certain_partings(f.graph, meets(names)) if names else {}
+        self.sides = possible_partings(f.graph, is_warp_barrier)
+        self._elsewhere = {n: f.b.alloca("i32", align=4) for n in self.sides}
+        for slot in self._elsewhere.values():
+            f.b.entry.append(f"store i32 0, ptr{address_space(slot.type)} {slot.ref}, align 4")
+        self._block_of = {
+            id(i): n
+            for n in f.graph.reachable()
+            for i in f.graph.blocks[n].instructions
+            if is_warp_barrier(i)
+        }
+        f.warp_barrier = self.warp_barrier
 
     def some(self, condition: Value) -> Value:
         """Whether a condition holds for a lane that executes this."""
         return self.f.b.icmp("ne", self.ops.vote(self.f, condition), 0)
 
-    def part(self, index: int, predicate: Value) -> None:
-        """A warp must not part to different barriers: its wave would be counted at both, or no lane would
-        wait for another. Which lanes those of a warp's own barrier wait for must be written in it."""
-        barrier = self.partings.get(index)
-        if barrier is None:
+    def meet(self, index: int) -> None:
+        """Lanes that went different ways are all here again."""
+        for n, sides in self.sides.items():
+            if sides.together == index:
+                self.f.b.store(constant("i32", 0), self._elsewhere[n], align=4)
+
+    def part(self, index: int, sides: Callable[[], Sequence[Value]]) -> None:
+        """A warp must not part to different barriers: its wave would be counted at both. Lanes that part
+        where a warp's own barrier may come note who went where somebody may wait for them."""
+        if index not in self.partings and index not in self.sides:
             return
+        taken = sides()
+        lanes = [self.ops.vote(self.f, side) for side in taken]
+        for conflict in self.partings.get(index, ()):
+            present = [self.f.b.icmp("ne", lanes[n], 0) for n in (conflict.one, conflict.other)]
+            self._refuse(self.f.b.and_(*present), conflict.barrier)
+        if index in self.sides:
+            self._note(index, taken, lanes)
+
+    def _note(self, index: int, taken: Sequence[Value], lanes: Sequence[Value]) -> None:
+        b, slot = self.f.b, self._elsewhere[index]
+        noted = b.load("i32", slot, align=4)  # in a loop those who left it before
+        for side, others in self.sides[index].others.items():
+            gone = noted
+            for other in others:
+                gone = b.or_(gone, lanes[other])
+            noted = b.select(taken[side], gone, noted)
+        b.store(noted, slot, align=4)
+
+    def warp_barrier(self, barrier: Instruction) -> None:
+        """``bar.warp.sync``: lanes of a wave that are here are here together, and wait for nobody else."""
+        f, b, block = self.f, self.f.b, self._block_of[id(barrier)]
+        elsewhere: Value = constant("i32", 0)
+        for n, sides in self.sides.items():
+            if any(block in barriers for barriers in sides.barriers.values()):
+                elsewhere = b.or_(b.load("i32", self._elsewhere[n], align=4), elsewhere)
+        if elsewhere.bits == 0:
+            return
+        absent = b.and_(elsewhere, b.not_(self.ops.executing(f)))
+        named = f.read_bits(barrier.operands[-1], 32).parts[0]
+        self._refuse(self.some(b.icmp("ne", b.and_(absent, named), 0)), barrier)
+
+    def _refuse(self, condition: Value, barrier: Instruction) -> None:
         f, b = self.f, self.f.b
-        named = barrier.operands[-1] if is_warp_barrier(barrier) else _WHOLE_WARP
-        if not isinstance(named, Immediate):
-            return
-        lanes = b.and_(self.ops.executing(f), constant("i32", named.value))
-        taken = b.and_(self.ops.vote(f, predicate), lanes)
         apart, together = b.fresh("apart"), b.fresh("together")
-        b.cond_branch(b.and_(b.icmp("ne", taken, 0), b.icmp("ne", taken, lanes)), apart, together)
+        b.cond_branch(condition, apart, together)
         b.label(apart)
         self.ops.refuse(f, Refusal(f"{spell(barrier)} reached by a part of a warp", f.place(barrier)))
         b.branch(together)

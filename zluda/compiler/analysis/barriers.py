@@ -4,16 +4,20 @@ A barrier takes a warp as a whole (PTX ISA 9.7.13.1): the executing thread waits
 that have not exited, and with ``.aligned``, as ``bar`` always is, all must execute the same instruction.
 Neither device can let lanes of a warp wait at different ones, so both stop where that happens: the CPU where
 lanes at a barrier find others on the way to one (:mod:`zluda.compiler.cpu.apart`), AMD GPUs at branches
-whose sides come to different barriers for certain (:func:`certain_partings`).
+whose sides come to different barriers for certain (:func:`certain_partings`). At a warp's own barrier the
+CPU has lanes wait for others wherever they are; AMD GPUs stop where it names lanes that went another way
+(:func:`possible_partings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import permutations
 
-from zluda.compiler.analysis.cfg import EXIT, Branch, Graph, build_graph
+from zluda.compiler.analysis.cfg import EXIT, Graph, build_graph
 from zluda.compiler.analysis.dominators import post_dominators
 from zluda.ptx.module import Function, Instruction, Symbol, Vector
+from zluda.records import dataclass
 
 Meets = Callable[[Instruction], bool]
 """Whether threads of a block may meet in an instruction: a barrier, or a call of who has one."""
@@ -111,32 +115,95 @@ def before_barriers(graph: Graph, meeting: Meets, *, returning: bool = False) ->
     return found
 
 
-def certain_partings(graph: Graph, meeting: Meets) -> dict[int, Instruction]:
-    """Branches whose two sides come to different barriers, whatever follows; the first barrier of one side.
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Lanes that take one successor of a block (``one``, by position) come to ``barrier``; those that take
+    the ``other`` never do so with them."""
+
+    one: int
+    other: int
+    barrier: Instruction
+
+
+def certain_partings(graph: Graph, meeting: Meets) -> dict[int, list[Conflict]]:
+    """Blocks whose successors come to different barriers, whatever follows.
 
     ``meeting`` says what a barrier is.
 
     Lanes that part there could never be at one barrier together. Where a side may leave the kernel without a
     barrier nothing is said: lanes that exit are waited for by nobody.
     """
-    first = {
+    first = _first_barriers(graph, meeting)
+    together = post_dominators(graph) if first else {}
+    found: dict[int, list[Conflict]] = {}
+    for n, successors in _partings(graph) if first else ():
+        until = [_barriers_met(graph, first, s, together[n]) for s in successors]
+        ever = [_barriers_met(graph, first, s, EXIT) for s in successors]
+        conflicts = [
+            Conflict(one, other, first[min(until[one])])
+            for one, other in permutations(range(len(successors)), 2)
+            if until[one] and ever[other] and until[one].isdisjoint(ever[other])
+        ]
+        if conflicts:
+            found[n] = conflicts
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A block at whose end lanes part. By its successors' positions: the blocks with a barrier to which lanes
+    may come on the way to where all meet again (``together``), and the other successors whose lanes come to
+    some barrier for certain, and so may be waited for there."""
+
+    together: int
+    barriers: dict[int, frozenset[int]]
+    others: dict[int, tuple[int, ...]]
+
+
+def possible_partings(graph: Graph, meeting: Meets) -> dict[int, Sides]:
+    """Blocks behind which lanes may come to a barrier while others are on the way to another for certain."""
+    first = _first_barriers(graph, meeting)
+    together = post_dominators(graph) if first else {}
+    found: dict[int, Sides] = {}
+    for n, successors in _partings(graph) if first else ():
+        inside = [_reached(graph, s, together[n]) & first.keys() for s in successors]
+        ever = [_barriers_met(graph, first, s, EXIT) for s in successors]
+        others = {
+            one: tuple(other for other, met in enumerate(ever) if other != one and met and inside[one] - met)
+            for one in range(len(successors))
+        }
+        waiting = {one: of for one, of in others.items() if of}
+        if waiting:
+            found[n] = Sides(together[n], {one: frozenset(inside[one]) for one in waiting}, waiting)
+    return found
+
+
+def _first_barriers(graph: Graph, meeting: Meets) -> dict[int, Instruction]:
+    """By block its first barrier."""
+    return {
         n: next(i for i in graph.blocks[n].instructions if meeting(i))
         for n in graph.reachable()
         if any(map(meeting, graph.blocks[n].instructions))
     }
-    if not first:
-        return {}
-    together = post_dominators(graph)
-    found: dict[int, Instruction] = {}
+
+
+def _partings(graph: Graph) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Blocks with several successors."""
     for n in graph.reachable():
-        block = graph.blocks[n]
-        if not isinstance(block.end, Branch) or len(block.successors) != 2:
-            continue
-        until = [_barriers_met(graph, first, s, together[n]) for s in block.successors]
-        ever = [_barriers_met(graph, first, s, EXIT) for s in block.successors]
-        for one, other in ((0, 1), (1, 0)):
-            if until[one] and ever[other] and until[one].isdisjoint(ever[other]):
-                found[n] = first[min(until[one])]
+        successors = graph.blocks[n].successors
+        if len(successors) > 1:
+            yield n, successors
+
+
+def _reached(graph: Graph, start: int, until: int) -> set[int]:
+    """The blocks that can be come to before ``until``."""
+    found: set[int] = set()
+    stack = [start]
+    while stack:
+        n = stack.pop()
+        if n not in (until, EXIT) and n not in found:
+            found.add(n)
+            stack += graph.blocks[n].successors
     return found
 
 

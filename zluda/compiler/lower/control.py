@@ -32,7 +32,9 @@ def fence(f: FunctionCodegen, instruction: Instruction) -> None:
 def barrier(f: FunctionCodegen, instruction: Instruction) -> None:
     """``bar.sync``, ``bar.arrive``, ``bar.red``, ``bar.warp.sync`` (PTX ISA 9.7.13.1 and .2)."""
     if instruction.has("warp"):
-        return  # the lanes of a warp run in step
+        if f.warp_barrier is not None:  # else the lanes of a warp run in step
+            f.warp_barrier(instruction)
+        return
     if instruction.has("cluster"):
         _cluster_barrier(f, instruction)
         return
