@@ -73,7 +73,8 @@ def compile_kernel(
         from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
 
         unit = nvptx_unit(module, name, contract)
-        return kernels.compiled(unit, target, {}, lambda: _nvptx(unit, target))
+        unit.numerics = numerics
+        return kernels.compiled(unit, target, {"numerics": numerics}, lambda: _nvptx(unit, target))
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
     from zluda.compiler.target import WARP

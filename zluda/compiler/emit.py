@@ -132,6 +132,7 @@ def _text(module: Module, name: str, request: Request) -> bytes:
         from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
 
         whole = nvptx_unit(module, name, request.contract)
+        whole.numerics = request.numerics
         return (
             nvptx.kernel_ir(whole).encode()
             if request.kind == "llvm"

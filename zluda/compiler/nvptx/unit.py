@@ -20,8 +20,7 @@ GLOBAL, SHARED, CONSTANT, LOCAL, FLAT = (
 
 
 def build_unit(module: Module, name: str, contract: str = "auto") -> Unit:
-    """The kernel with all it reaches. LLVM sees every NaN as any other: the machine's own is NVIDIA's."""
+    """The kernel with all it reaches."""
     unit = kernel_unit(module, name, ANY_BLOCK, contract)
     unit.ir.stack, unit.ir.tables, unit.ir.helpers = FLAT, GLOBAL, "alwaysinline nounwind"
-    unit.ir.any_nan = True
     return unit
