@@ -150,8 +150,8 @@ class NvptxDevice(CudaDevice):
     """GPU ``ordinal`` for code of this compiler's. Implements :class:`zluda.device.base.Device`.
 
     A kernel is compiled by LLVM for the GPU's architecture when it is first launched, and that PTX by the
-    driver. Approximate instructions are the GPU's in both ``numerics``; of ``"native"`` a NaN may have another
-    payload where it was converted by moving bits. Raises DeviceError where there is no such GPU.
+    driver. Approximate instructions are the GPU's in both ``numerics``; with ``"native"`` a NaN that is
+    converted by moving bits keeps its payload. Raises DeviceError where there is no such GPU.
     """
 
     def __init__(
