@@ -37,7 +37,7 @@ class Config:
         default="",
         metadata={
             "env": "ZLUDA_OPTIMIZATION_LEVEL",
-            "help": "0: LLVM changes as little as it can of kernels for cpu and AMD GPUs (default: what pays)",
+            "help": "0: LLVM optimises as little as it can, on cpu and AMD GPUs (default: what pays)",
             "choices": ("0",),
         },
     )

@@ -92,11 +92,11 @@ class Unit:
     writes (found as code is generated). ``numerics`` says how approximate instructions are computed,
     ``contract`` which products and sums are rounded as one (:mod:`zluda.compiler.contract`), ``check`` which
     accesses are tested as they are made (``"memory"``: all), ``scheduled`` that warps take turns
-    as a seed has it, ``level`` how much LLVM optimises (``"0"``: little), ``slow_mode`` whether waves of 64 lanes hold one warp
-    (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo`` names functions
-    that are written for one thread (:mod:`zluda.compiler.large`). ``apart`` names functions that are compiled
-    apart (:mod:`zluda.compiler.library`), ``outside`` holds those of them that are called; ``exported`` is
-    the function that other objects can call.
+    as a seed has it, ``level`` how much LLVM optimises (``"0"``: little), ``slow_mode`` whether waves of 64
+    lanes hold one warp (``"1"``, ``"0"``, or where the code asks for it), ``one_warp`` why they do. ``solo``
+    names functions that are written for one thread (:mod:`zluda.compiler.large`). ``apart`` names functions
+    that are compiled apart (:mod:`zluda.compiler.library`), ``outside`` holds those of them that are called;
+    ``exported`` is the function that other objects can call.
     """
 
     module: Module
