@@ -1,3 +1,3 @@
-"""Where a fault lies: the static preflight (``check/``), and searches for the layer, the instruction and the smallest
-case.
+"""Where a fault lies: the static preflight (``check/``), and searches for the layer, the instruction and the
+smallest case.
 """

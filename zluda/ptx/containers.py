@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zluda.errors import PtxError
 from zluda.ptx import elf
+from zluda.ptx.elf import Buffer
 from zluda.ptx.parse import decode
 from zluda.records import dataclass
 
@@ -24,6 +25,8 @@ KIND_PTX, KIND_ELF, KIND_LTO = 1, 2, 8
 FLAG_64BIT, FLAG_DEBUG, FLAG_LINUX = 0x1, 0x2, 0x10
 FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
 FLAG_ARCH_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
+
+_KIND_NAMES = {KIND_PTX: "compute", KIND_ELF: "sm", KIND_LTO: "lto"}
 
 MAX_DECOMPRESSED = 1 << 28
 """Largest payload in bytes that is decompressed: what a file can ask for."""
@@ -49,8 +52,8 @@ class FatbinEntry:
 
     ``kind`` is KIND_PTX, KIND_ELF or KIND_LTO; ``arch`` the SM number (90); ``version`` the
     ``.version`` of PTX as (major, minor); ``options`` the ptxas options it was made with; ``name``
-    the source file, if written; ``stored`` the payload as it lies in the file and
-    ``size`` the size in bytes after decompression.
+    the source file, if written; ``start`` and ``stop`` where the payload lies in ``data``, and
+    ``size`` its size in bytes after decompression.
     """
 
     kind: int
@@ -59,13 +62,31 @@ class FatbinEntry:
     flags: int
     options: str
     name: str
-    stored: bytes
+    data: Buffer
+    start: int
+    stop: int
     size: int
+
+    @property
+    def stored(self) -> bytes:
+        """The payload as it lies in the file: a copy."""
+        return bytes(self.data[self.start : self.stop])
 
     @property
     def compressed(self) -> bool:
         """Whether ``stored`` must be decompressed."""
         return bool(self.flags & (FLAG_LZ4 | FLAG_ZSTD))
+
+    @property
+    def portable(self) -> bool:
+        """False for arch- or family-specific code (``sm_90a``, ``sm_100f``)."""
+        return not self.flags & (FLAG_ARCH_SPECIFIC | FLAG_FAMILY)
+
+    @property
+    def architecture(self) -> str:
+        """As CUDA's tools write it: ``compute_90`` of PTX, ``sm_90a`` of machine code, ``lto_90``."""
+        suffix = "a" if self.flags & FLAG_ARCH_SPECIFIC else "f" if self.flags & FLAG_FAMILY else ""
+        return f"{_KIND_NAMES.get(self.kind, f'kind-{self.kind}')}_{self.arch}{suffix}"
 
     def payload(self) -> bytes:
         """The payload, decompressed; raises :class:`PtxError` when it is corrupt or too large."""
@@ -92,7 +113,7 @@ class PtxImage:
     portable: bool = True
 
 
-def identify(data: bytes) -> Container:
+def identify(data: Buffer) -> Container:
     """What the bytes are, by their first ones."""
     if data[:4] == elf.MAGIC:
         machine = struct.unpack_from("<H", data, 18)[0] if len(data) >= 20 else 0
@@ -104,7 +125,7 @@ def identify(data: bytes) -> Container:
     return Container.UNKNOWN
 
 
-def fatbin_size(data: bytes, offset: int = 0) -> int:
+def fatbin_size(data: Buffer, offset: int = 0) -> int:
     """The whole size in bytes of the fatbin at ``offset``; raises :class:`PtxError` when there is none."""
     if len(data) - offset < _FATBIN_HEADER.size:
         raise PtxError(f"fatbin truncated at byte {offset}: {len(data) - offset} of 16 header bytes")
@@ -116,7 +137,7 @@ def fatbin_size(data: bytes, offset: int = 0) -> int:
     return int(header_size) + int(payload)
 
 
-def fatbin_entries(data: bytes, offset: int = 0) -> Iterator[FatbinEntry]:
+def fatbin_entries(data: Buffer, offset: int = 0) -> Iterator[FatbinEntry]:
     """The entries of the fatbin at ``offset``; raises :class:`PtxError` when it is truncated or corrupt."""
     size = fatbin_size(data, offset)
     if offset + size > len(data):
@@ -130,7 +151,7 @@ def fatbin_entries(data: bytes, offset: int = 0) -> Iterator[FatbinEntry]:
         raise PtxError(f"fatbin corrupt at byte {position}: {end - position} bytes after the last entry")
 
 
-def _entry(data: bytes, at: int, end: int) -> tuple[FatbinEntry, int]:
+def _entry(data: Buffer, at: int, end: int) -> tuple[FatbinEntry, int]:
     kind, _, header, stored, packed, options_at, minor, major, arch, name_at, name_size, flags, _, size = (
         _ENTRY_HEADER.unpack_from(data, at)
     )
@@ -138,7 +159,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[FatbinEntry, int]:
         raise PtxError(f"fatbin corrupt at byte {at}: entry of {header} + {stored} bytes in {end - at}")
     if packed > stored:
         raise PtxError(f"fatbin corrupt at byte {at}: {packed} compressed bytes in {stored}")
-    body = data[at + header : at + header + (packed or stored)]
+    start = at + header
     options = ""
     if options_at and options_at + 8 <= header:
         text_at, text_size = struct.unpack_from("<II", data, at + options_at)
@@ -150,13 +171,15 @@ def _entry(data: bytes, at: int, end: int) -> tuple[FatbinEntry, int]:
         flags,
         options,
         _text(data, at, header, name_at, name_size),
-        bytes(body),
-        size if flags & (FLAG_LZ4 | FLAG_ZSTD) else len(body),
+        data,
+        start,
+        start + (packed or stored),
+        size if flags & (FLAG_LZ4 | FLAG_ZSTD) else packed or stored,
     )
     return entry, at + header + stored
 
 
-def _text(data: bytes, at: int, header: int, offset: int, size: int) -> str:
+def _text(data: Buffer, at: int, header: int, offset: int, size: int) -> str:
     if not size or offset + size > header:
         return ""
     return data[at + offset : at + offset + size].rstrip(b"\0").decode("utf-8", "replace").strip()
@@ -192,20 +215,28 @@ def _checked(data: bytes, size: int) -> bytes:
 # --- ELF -------------------------------------------------------------------------------------------
 
 
-def fatbins_in_elf(data: bytes) -> Iterator[bytes]:
+def fatbins_in_elf(data: Buffer) -> Iterator[bytes]:
     """Each fatbin of an executable, library or object file, in the order of the file."""
-    for section in elf.sections_with_bytes(data):
-        if section.name in _FATBIN_SECTIONS:
-            yield from _fatbins_in_section(data[section.offset : section.offset + section.size])
+    for start, stop in fatbin_sections(data):
+        yield from (bytes(data[first:last]) for first, last in fatbin_spans(data, start, stop))
 
 
-def _fatbins_in_section(section: bytes) -> Iterator[bytes]:
+def fatbin_sections(data: Buffer) -> list[tuple[int, int]]:
+    """Where the sections of an ELF file lie in which CUDA's tools put fatbins: (start, stop)."""
+    found = (one for one in elf.sections_with_bytes(data) if one.name in _FATBIN_SECTIONS)
+    return [(one.offset, one.offset + one.size) for one in found]
+
+
+def fatbin_spans(data: Buffer, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where each fatbin lies in a section: (start, stop). Raises :class:`PtxError` for a damaged one."""
     magic = struct.pack("<I", FATBIN_MAGIC)
-    at = section.find(magic)
+    at = data.find(magic, start, stop)
     while at >= 0:
-        size = fatbin_size(section, at)
-        yield section[at : at + size]
-        at = section.find(magic, at + size)
+        end = at + fatbin_size(data, at)
+        if end > stop:
+            raise PtxError(f"fatbin truncated at byte {at}: {stop - at} of {end - at} bytes in its section")
+        yield at, end
+        at = data.find(magic, end, stop)
 
 
 # --- PTX -------------------------------------------------------------------------------------------
@@ -235,8 +266,18 @@ def ptx_from(data: bytes) -> list[PtxImage]:
 
 
 def _image(entry: FatbinEntry) -> PtxImage:
-    portable = not entry.flags & (FLAG_ARCH_SPECIFIC | FLAG_FAMILY)
-    return PtxImage(decode(entry.payload()), entry.arch, entry.version, entry.options, portable)
+    return PtxImage(decode(entry.payload()), entry.arch, entry.version, entry.options, entry.portable)
+
+
+def best_entry(entries: Iterable[FatbinEntry], compute_capability: int) -> FatbinEntry | None:
+    """The PTX among entries that a device is given, as :func:`best_ptx` says; nothing is decompressed."""
+    usable = [
+        one
+        for one in entries
+        if one.kind == KIND_PTX
+        and (one.arch <= compute_capability if one.portable else one.arch == compute_capability)
+    ]
+    return max(usable, key=lambda one: (one.arch, one.portable, one.version), default=None)
 
 
 def _image_of_text(text: str) -> PtxImage:
@@ -254,15 +295,10 @@ def best_ptx(data: bytes, compute_capability: int) -> PtxImage | None:
     That is the newest architecture not above the device's, as the driver chooses; code specific to one
     architecture (``sm_90a``) only on that one. PTX text is taken whatever it targets.
     """
-    images = ptx_from(data)
-    if identify(data) is Container.PTX:
-        return images[0]
-    usable = [
-        image
-        for image in images
-        if (image.arch <= compute_capability if image.portable else image.arch == compute_capability)
-    ]
-    return max(usable, key=lambda image: (image.arch, image.portable, image.ptx_version), default=None)
+    if identify(data) in (Container.PTX, Container.UNKNOWN):
+        return ptx_from(data)[0]
+    best = best_entry(entries_of(data), compute_capability)
+    return None if best is None else _image(best)
 
 
 def best_cubin(data: bytes, compute_capability: int) -> bytes | None:

@@ -7,16 +7,23 @@ the variables of a module was measured on files that nvcc 13.0 wrote: ``.nv.glob
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from zluda.errors import PtxError
+
+Buffer: TypeAlias = bytes | mmap.mmap
+"""A file's bytes: in memory, or mapped so that only what is looked at is read."""
 
 MAGIC = b"\x7fELF"
 EM_CUDA = 190
 
-_SHT_SYMTAB, _SHT_NOBITS = 2, 8
+_SHT_SYMTAB, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM = 2, 6, 8, 11
+_DT_NEEDED = 1
+_DYNAMIC = struct.Struct("<QQ")  # tag, value
+_PARAMETERS = ".nv.constant0."  # the section of a kernel's parameters, which device functions lack
 _STT_OBJECT = 1
 _SECTION = struct.Struct("<IIQQQQII16x")  # name, type, flags, address, offset, size, link, info
 _SYMBOL = struct.Struct("<IBBHQQ")  # name, info, other, section, value, size
@@ -33,7 +40,7 @@ class Section(NamedTuple):
     link: int
 
 
-def sections(data: bytes) -> list[Section]:
+def sections(data: Buffer) -> list[Section]:
     """The section table, the empty first one included, so that an index in it is an index here.
 
     Raises :class:`PtxError` where it, or the bytes of a section, lie outside the file.
@@ -59,7 +66,7 @@ def sections(data: bytes) -> list[Section]:
     return found
 
 
-def sections_with_bytes(data: bytes) -> Iterator[Section]:
+def sections_with_bytes(data: Buffer) -> Iterator[Section]:
     """The sections that have bytes in the file; raises as :func:`sections`."""
     return (one for one in sections(data) if one.type != _SHT_NOBITS and one.size)
 
@@ -85,6 +92,45 @@ def cubin_variables(data: bytes) -> list[str]:
             if defined and table[section].name.startswith(_VARIABLE_SECTIONS):
                 names.append(_string(text, name))
     return names
+
+
+def cubin_kernels(data: Buffer) -> list[str]:
+    """Names of the kernels of a cubin; raises :class:`PtxError` where the file is damaged."""
+    names = (one.name for one in sections(data))
+    return [name.removeprefix(_PARAMETERS) for name in names if name.startswith(_PARAMETERS)]
+
+
+def imported_symbols(data: Buffer) -> list[str]:
+    """Names that an executable or library wants of others, without versions; raises as :func:`sections`."""
+    table, names = sections(data), []
+    for symbols in table:
+        if symbols.type == _SHT_DYNSYM:
+            text = _linked_strings(data, table, symbols)
+            content = data[symbols.offset : symbols.offset + symbols.size // _SYMBOL.size * _SYMBOL.size]
+            names += [_string(text, row[0]) for row in _SYMBOL.iter_unpack(content) if row[3] == 0]
+    return [name for name in names if name]
+
+
+def needed_libraries(data: Buffer) -> list[str]:
+    """The libraries that an executable or library is linked with (``DT_NEEDED``); raises as
+    :func:`sections`.
+    """
+    table, names = sections(data), []
+    for dynamic in table:
+        if dynamic.type == _SHT_DYNAMIC:
+            text = _linked_strings(data, table, dynamic)
+            end = dynamic.offset + dynamic.size // _DYNAMIC.size * _DYNAMIC.size
+            rows = _DYNAMIC.iter_unpack(data[dynamic.offset : end])
+            names += [_string(text, value) for tag, value in rows if tag == _DT_NEEDED]
+    return names
+
+
+def _linked_strings(data: Buffer, table: list[Section], section: Section) -> bytes:
+    """The strings that a section refers to."""
+    if section.link >= len(table):
+        raise PtxError(f"ELF file corrupt: {section.name} refers to section {section.link} of {len(table)}")
+    strings = table[section.link]
+    return bytes(data[strings.offset : strings.offset + strings.size])
 
 
 def _string(table: bytes, at: int) -> str:

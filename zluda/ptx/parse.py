@@ -92,6 +92,22 @@ class Module:
         return self._source.text
 
     @property
+    def code(self) -> str:
+        """The text with comments blanked out: offsets and lines are the same."""
+        return self._source.code
+
+    def span(self, name: str) -> tuple[int, int | None, int]:
+        """Offsets of a function's header, of its body (None where it has none) and of its end, where the
+        body's ``}`` or the ``;`` stands. KeyError where there is no such function.
+        """
+        extent = self._extents[name]
+        return extent.start, extent.body, extent.end
+
+    def line(self, offset: int) -> int:
+        """The line (1-based) of an offset."""
+        return self._source.location(offset).line
+
+    @property
     def function_names(self) -> tuple[str, ...]:
         """Every ``.entry`` and ``.func``, declarations without a body too, in the order of the text."""
         return tuple(self._extents)

@@ -170,6 +170,17 @@ class Trace:
         found = self._read(rows.signature, "SELECT id, function, parameters FROM signature ORDER BY id")
         return {signature.id: signature for signature in found}
 
+    def calls_made(self, inside: Sequence[int] = ()) -> dict[int, int]:
+        """How many calls of each signature succeeded that the program made itself, or from inside calls of
+        the signatures ``inside`` (libraries').
+        """
+        outer = ",".join(str(int(number)) for number in inside)
+        sql = (
+            "SELECT signature, count(*) FROM call WHERE result = 0 AND (parent IS NULL OR parent IN"
+            f" (SELECT sequence FROM call WHERE signature IN ({outer}))) GROUP BY signature"
+        )
+        return dict(self._read(lambda row: (int(row[0]), int(row[1])), sql))
+
     # Launches, modules, functions
 
     def iter_launches(self, start: int = 0, stop: int | None = None) -> Iterator[Launch]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from zluda.compiler.target import APART, Dim3, Together
 from zluda.errors import Error, PtxError
-from zluda.ptx.containers import (
-    Container,
-    PtxImage,
-    best_ptx,
-    fatbins_in_elf,
-    identify,
-    ptx_from,
-)
+from zluda.ptx.containers import KIND_PTX, Container, FatbinEntry, best_entry, fatbin_entries, identify
+from zluda.ptx.elf import Buffer
 from zluda.ptx.parse import decode
+from zluda.ptx.search import mapped, pieces
 from zluda.ptx.source import blank_comments
 from zluda.records import dataclass
 from zluda.tracefile import Launch, Trace, open_trace
@@ -75,7 +70,9 @@ def _file(path: Path, *, named: bool) -> Iterator[Source]:
             return
         if not named and not _promising(head):
             return
-        found = list(_modules(path.read_bytes()))
+        with path.open("rb") as file, mapped(file) as data:
+            found = list(_modules(data))
+            native = not found and _holds_device_code(data)
     except OSError as error:
         yield Source(str(path), problem=error.strerror or str(error))
         return
@@ -86,8 +83,8 @@ def _file(path: Path, *, named: bool) -> Iterator[Source]:
         yield Source(str(path), problem=str(error))
         return
     for number, image in enumerate(found):
-        yield Source(f"{path}[{number}]" if len(found) > 1 else str(path), image.text)
-    if not found and _holds_device_code(head, path):
+        yield Source(f"{path}[{number}]" if len(found) > 1 else str(path), image)
+    if native:
         yield Source(str(path), problem="machine code only: there is no PTX")
     elif not found and named:
         yield Source(str(path), problem="holds no PTX")
@@ -101,21 +98,26 @@ def _promising(head: bytes) -> bool:
     return kind in (Container.FATBIN, Container.CUBIN, Container.ELF)
 
 
-def _holds_device_code(head: bytes, path: Path) -> bool:
+def _holds_device_code(data: Buffer) -> bool:
     """Whether a file without PTX is CUDA's all the same: a fatbin, a cubin, or an executable with one."""
-    kind = identify(head)
-    if kind is Container.ELF:
-        return any(True for _ in fatbins_in_elf(path.read_bytes()))
-    return kind in (Container.FATBIN, Container.CUBIN)
+    return any(True for _ in pieces(data))
 
 
-def _modules(data: bytes) -> Iterator[PtxImage]:
-    """The image a device would choose of each module in ``data``."""
-    parts = list(fatbins_in_elf(data)) if identify(data) is Container.ELF else [data]
-    for part in parts:
-        best = best_ptx(part, COMPUTE_CAPABILITY) or min(ptx_from(part), key=lambda i: i.arch, default=None)
-        if best is not None:
-            yield best
+def _modules(data: Buffer) -> Iterator[str]:
+    """The text that a device would choose of each module in ``data``."""
+    for piece in pieces(data):
+        if piece.kind is Container.PTX:
+            yield decode(bytes(data[piece.start : piece.stop]))
+        elif piece.kind is Container.FATBIN:
+            chosen = chosen_entry(fatbin_entries(data, piece.start))
+            if chosen is not None:
+                yield decode(chosen.payload())
+
+
+def chosen_entry(entries: Iterable[FatbinEntry]) -> FatbinEntry | None:
+    """The PTX of a fatbin that translating devices take: as a driver would, else the oldest there is."""
+    found = [entry for entry in entries if entry.kind == KIND_PTX]
+    return best_entry(found, COMPUTE_CAPABILITY) or min(found, key=lambda one: one.arch, default=None)
 
 
 def _trace(trace: Trace, path: Path) -> Iterator[Source]:

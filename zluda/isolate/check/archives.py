@@ -1,0 +1,89 @@
+"""Files inside wheels, zip files, conda packages and tar files, each as a file of its own on the disk."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from zluda.errors import Error
+
+MOST_BYTES = 8 << 30
+"""The largest member that is unpacked: what an archive can ask for."""
+
+_STEP = 1 << 20
+_TAR_NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".conda")
+_CORRUPT = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError)
+
+Member = tuple[str, IO[bytes]]
+"""(name in the archive, the content: a file on the disk that is gone when it is closed)"""
+
+
+def is_archive(path: Path, head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is taken for an archive."""
+    return head.startswith(b"PK\x03\x04") or path.name.endswith(_TAR_NAMES)
+
+
+def members(path: Path) -> Iterator[Member]:
+    """The files in an archive, one at a time; conda's inner archives are opened too.
+
+    Raises Error where the archive is damaged, of a kind that is not read, or a member is too large.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            yield from _zip_members(path)
+        elif path.name.endswith(".zst"):
+            with path.open("rb") as file:
+                yield from _zstandard_tar(file, path.name)
+        else:
+            with tarfile.open(path, "r:*") as archive:
+                yield from _tar_members(archive)
+    except _CORRUPT as error:
+        raise Error(f"{path}: archive cannot be read: {error}") from error
+
+
+def _zip_members(path: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            with archive.open(info) as stream:
+                if info.filename.endswith(".tar.zst"):
+                    yield from _zstandard_tar(stream, info.filename)
+                else:
+                    yield from _unpacked(info.filename, stream)
+
+
+def _zstandard_tar(file: IO[bytes], name: str) -> Iterator[Member]:
+    import zstandard
+
+    try:
+        with (
+            zstandard.ZstdDecompressor().stream_reader(file) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as archive,
+        ):
+            yield from _tar_members(archive)
+    except zstandard.ZstdError as error:
+        raise Error(f"{name}: Zstandard data corrupt: {error}") from error
+
+
+def _tar_members(archive: tarfile.TarFile) -> Iterator[Member]:
+    for info in archive:
+        stream = archive.extractfile(info) if info.isfile() else None
+        if stream is not None:
+            yield from _unpacked(info.name, stream)
+
+
+def _unpacked(name: str, stream: IO[bytes]) -> Iterator[Member]:
+    """Copied to a file without a name, so that it can be mapped."""
+    with tempfile.TemporaryFile() as file:
+        while chunk := stream.read(_STEP):
+            if file.tell() + len(chunk) > MOST_BYTES:
+                raise Error(f"{name}: larger than {MOST_BYTES:,} bytes unpacked")
+            file.write(chunk)
+        file.seek(0)
+        yield name, file
