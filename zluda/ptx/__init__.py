@@ -36,7 +36,7 @@ from zluda.ptx.module import (
     Vector,
 )
 from zluda.ptx.parse import Module, Section, parse_module
-from zluda.ptx.printer import print_function, print_instruction, print_module
+from zluda.ptx.printer import print_function, print_instruction, print_module, print_parts
 from zluda.ptx.types import ScalarType
 
 __all__ = [
@@ -72,4 +72,5 @@ __all__ = [
     "print_function",
     "print_instruction",
     "print_module",
+    "print_parts",
 ]

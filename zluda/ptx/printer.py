@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import (
@@ -37,6 +37,22 @@ INDENT = "    "
 
 def print_module(module: Module) -> str:
     """A whole module; raises :class:`zluda.errors.PtxError` if one of its functions does not parse."""
+    functions = [module.function(name) for name in module.function_names]
+    return print_parts(module, functions, module.variables.values())
+
+
+def print_parts(
+    module: Module,
+    functions: Sequence[Function],
+    variables: Iterable[Variable],
+    bodies: Mapping[str, str] | None = None,
+) -> str:
+    """A module of these functions and variables, in other things like ``module``.
+
+    ``bodies`` are statements, as text, that stand in place of a function's own.
+    """
+    given = bodies or {}
+    kept = {f.name for f in functions}
     parts = [
         f".version {module.version[0]}.{module.version[1]}",
         f".target {', '.join(module.target)}",
@@ -44,22 +60,24 @@ def print_module(module: Module) -> str:
         *(f'.file {index} "{name}"' for index, name in module.files.items()),
         *(f".pragma {_quoted(text)};" for text in module.pragmas),
     ]
-    functions = [module.function(name) for name in module.function_names]
     parts += (f"{_signature(f)};" for f in functions if not f.is_entry)
-    parts += (print_variable(variable) + ";" for variable in module.variables.values())
-    parts += (print_function(f) for f in functions if f.body is not None)
-    parts += (f".alias {alias}, {function};" for alias, function in module.aliases.items())
+    parts += (print_variable(variable) + ";" for variable in variables)
+    parts += (print_function(f, given.get(f.name)) for f in functions if f.body is not None)
+    parts += (
+        f".alias {alias}, {function};" for alias, function in module.aliases.items() if function in kept
+    )
     parts += (f".section {s.name}\n{{\n{s.text}\n}}" for s in module.sections)
     return "\n".join(parts) + "\n"
 
 
-def print_function(function: Function) -> str:
-    """One function with its body; a declaration ends with ``;``."""
+def print_function(function: Function, body: str | None = None) -> str:
+    """One function with its body, or ``body`` in place of its statements; a declaration ends with ``;``."""
     if function.body is None:
         return _signature(function) + ";"
     lines = [_signature(function), *_directives(function), "{"]
     lines += (INDENT + line for line in _declarations(function))
-    lines += (INDENT + line if line[-1] != ":" else line for line in _body(function, function.body))
+    own = body.splitlines() if body is not None else _body(function, function.body)
+    lines += (INDENT + line if line[-1] != ":" else line for line in own)
     return "\n".join([*lines, "}"])
 
 
