@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from recorded_scenes import SOURCES, Recorded, StandIn, run_trace
@@ -47,3 +49,17 @@ def scene(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return made[key]
 
     return record
+
+
+@pytest.fixture(scope="session")
+def in_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The agent's digest, compiled by the host's compiler."""
+    import zluda.trace.agent
+
+    source = tmp_path_factory.mktemp("digest") / "digest.c"
+    own = Path(zluda.trace.agent.__file__).with_name("digest.c").read_text()
+    types = "#include <string.h>\ntypedef unsigned char u8; typedef unsigned long u64;\n"
+    source.write_text(types + own.replace("static void\ndigest", "void\ndigest"))
+    library = source.with_suffix(".so")
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return ctypes.CDLL(str(library))

@@ -8,7 +8,6 @@ import struct
 import subprocess
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -207,20 +206,6 @@ def test_full_capture_sees_what_others_had_written_before_a_launch(record: Recor
     assert result.results[-1].verdict is expected
 
 
-@pytest.fixture(scope="module")
-def in_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The agent's digest, compiled by the host's compiler."""
-    import zluda.trace.agent
-
-    source = tmp_path_factory.mktemp("digest") / "digest.c"
-    own = Path(zluda.trace.agent.__file__).with_name("digest.c").read_text()
-    types = "#include <string.h>\ntypedef unsigned char u8; typedef unsigned long u64;\n"
-    source.write_text(types + own.replace("static void\ndigest", "void\ndigest"))
-    library = source.with_suffix(".so")
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    return ctypes.CDLL(str(library))
-
-
 def digest(library: ctypes.CDLL, data: bytes) -> bytes:
     out = ctypes.create_string_buffer(16)
     library.digest(data, ctypes.c_uint64(len(data)), out)
@@ -243,7 +228,7 @@ def look_kernel() -> tuple[Any, Any]:
     from zluda.trace import spec
 
     device = zluda.open_device("cpu")
-    return device, device.load_module(spec.look_ptx()).kernel("zluda_look")
+    return device, device.load_module(spec.kernel_ptx("look")).kernel("zluda_look")
 
 
 def look(

@@ -31,6 +31,10 @@ MAX_FINDERS = 16
 MAX_SPARES = 64
 MAX_CLOSING = 16
 CAPTURE_FULL = 2
+FLOW_SEGMENTS = 8
+"""Allocations that one launch may reach for its memory to be captured without waiting."""
+CALL_BYTES = 1024
+"""What Frida keeps with a call (GUM_MAX_LISTENER_DATA)."""
 VECTOR_SLOT = 0x80
 _VECTOR_REGISTERS = 8
 
@@ -128,7 +132,18 @@ C_FILES = (
         "finding",
         "timing",
     ),
-    *("capture", "copies", "modules", "graph_nodes", "graphs", "earlier", "special", "hooks", "ranges"),
+    *(
+        "capture",
+        "flow",
+        "copies",
+        "modules",
+        "graph_nodes",
+        "graphs",
+        "earlier",
+        "special",
+        "hooks",
+        "ranges",
+    ),
 )
 """The agent's C code, each file after those it uses."""
 
@@ -342,6 +357,8 @@ def c_source() -> str:
         "MAX_FINDERS": MAX_FINDERS,
         "MAX_SPARES": MAX_SPARES,
         "CAPTURE_FULL": CAPTURE_FULL,
+        "FLOW_SEGMENTS": FLOW_SEGMENTS,
+        "CALL_BYTES": CALL_BYTES,
         "VECTOR_SLOT": VECTOR_SLOT,
         "MAX_RANGES": MAX_RANGES,
         "MAX_CLOSING": MAX_CLOSING,
@@ -356,12 +373,13 @@ def c_source() -> str:
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
     parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
-    return ring.c_defines() + defines + _text_constant("look_ptx", look_ptx()) + "".join(parts)
+    kernels = "".join(_text_constant(f"{name}_ptx", kernel_ptx(name)) for name in ("look", "flow"))
+    return ring.c_defines() + defines + kernels + "".join(parts)
 
 
-def look_ptx() -> str:
-    """The kernel that looks at pages on the GPU."""
-    return resources.files("zluda.trace.agent").joinpath("look.ptx").read_text("utf-8")
+def kernel_ptx(name: str) -> str:
+    """A kernel of the recorder's own: ``look``, that looks at pages, or ``flow``, that records them."""
+    return resources.files("zluda.trace.agent").joinpath(f"{name}.ptx").read_text("utf-8")
 
 
 def _text_constant(name: str, text: str) -> str:

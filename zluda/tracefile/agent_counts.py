@@ -29,5 +29,7 @@ def note_counts(control: Control, writer: TraceWriter) -> None:
         if control[name]:
             writer.add_gap(None, kind, text, control[name])
     writer.set_meta({key: control[name] for name, key in _COSTS.items()})
+    if control["FLOWED"]:
+        writer.set_meta({"launches_not_waited_for": control["FLOWED"]})
     if control["UNTIMED"]:
         writer.set_meta({"launches_not_timed": control["UNTIMED"]})

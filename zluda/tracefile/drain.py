@@ -40,7 +40,9 @@ FUNCTIONS_FILE = "functions.json"
 META_FILE = "meta.json"
 """What the trace's `meta` begins with, for a recorder that is killed before it has made the trace."""
 OPTIONS_FILE = "options.json"
-"""``budget``: the bytes after which contents are not recorded; ``redact``: digests in their place."""
+"""``budget``: the bytes after which contents are not recorded; ``redact``: digests in their place;
+``assembled``: the directory of what children of the program made of which PTX.
+"""
 SPILL_BYTES = 64 << 20
 """Data of one open call beyond this waits in a temporary file."""
 FOREVER = (1 << 63) - 1
@@ -54,6 +56,7 @@ _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
 _NEEDED_AGAIN = (ring.ENTER, ring.DATA, ring.ARRAY, ring.RANGE)
 """Of a call that an earlier drain left open: what it keeps in memory until the call returns."""
+_PAGES = (ring.PAGE, ring.LATE_PAGE)
 _TIME = struct.Struct("<QqQ")
 _CLOCK = struct.Struct("<qQ")
 
@@ -105,6 +108,14 @@ class _Open:
         self.data.append(Data(function & 0xFF, function >> 8 & 0xFF, function >> 16, offset, content))
 
 
+def read_options(directory: Path) -> dict[str, Any]:
+    """What is in :data:`OPTIONS_FILE`, which need not be there."""
+    try:
+        return dict(json.loads((directory / OPTIONS_FILE).read_text()))
+    except FileNotFoundError:
+        return {}
+
+
 class Drain:
     """Moves records from the rings in ``directory`` to ``writer``."""
 
@@ -119,8 +130,7 @@ class Drain:
         """``tails`` is what an earlier drain noted (:data:`TAILS_KEY`), for recovery."""
         self.directory, self.writer = directory, writer
         self.effects = Effects(writer, read_module, self._answer)
-        options = directory / OPTIONS_FILE
-        self.options: dict[str, Any] = json.loads(options.read_text()) if options.exists() else {}
+        self.options = read_options(directory)
         writer.redacts = bool(self.options.get("redact"))
         writer.set_meta({"requires": [SQUEEZED]})
         self.functions: list[dict[str, Any]] = json.loads((directory / FUNCTIONS_FILE).read_text())
@@ -140,6 +150,7 @@ class Drain:
         self.open: dict[int, _Open] = {}
         self._page_data: dict[int, bytes] = {}  # of the PAGE records at hand, by their bodies' identity
         self._rows: list[CallRow] = []
+        self._captured: list[int] = []  # launches that are known to have been looked at
         self._finished: list[FinishRow] = []
         self._orphans: dict[int, bytes] = {}
         self._left_open: frozenset[int] = frozenset()
@@ -216,7 +227,7 @@ class Drain:
         return any(call.signature.row.get("special") in HANDLE_CALLS for call in self.open.values())
 
     def _records(self, records: list[Record]) -> None:
-        self._page_data = {id(one.body): one.body[8:] for one in records if one.kind == ring.PAGE}
+        self._page_data = {id(one.body): one.body[8:] for one in records if one.kind in _PAGES}
         self.writer.prepare(list(self._page_data.values()))
         opened, rare, orphans = self.open, self._rare, self._orphans
         for time_ns, kind, sequence, function, extra, thread, body in records:
@@ -276,7 +287,7 @@ class Drain:
             call = self.open.get(sequence)
             if call is not None:
                 call.add_data(function, body)
-        elif kind == ring.PAGE:
+        elif kind in _PAGES:
             data = self._page_data.pop(id(body), None) or body[8:]
             offset = int.from_bytes(body[:8], "little")
             self.effects.memory.page_changed(sequence, function, extra, offset, data)
@@ -299,6 +310,8 @@ class Drain:
             self.writer.add_gap(sequence, gap.decode(), text.decode("utf-8", "replace"))
         elif kind == ring.DEVICE:
             self._device(function, body)
+        elif kind == ring.CAPTURED:
+            self._captured.append(sequence)
         elif kind == ring.NOTE:
             self._note(json.loads(body))
         elif kind == ring.DRIVER:
@@ -380,6 +393,8 @@ class Drain:
         self.launches += len(self.effects.launches)
         self.writer.add_launches(self.effects.launches)
         self._rows, self._finished, self.effects.launches = [], [], []
+        self.writer.set_captured(call for call in self._captured if call not in self.open)
+        self._captured = [call for call in self._captured if call in self.open]
 
     def _commit(self) -> None:
         self.effects.write_counts()

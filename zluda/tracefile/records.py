@@ -39,6 +39,7 @@ META_KEYS = {
     "left_out": "functions that only ask, calls of which were not recorded: those of this driver's",
     "timing": "events or off: whether launches were timed on the GPU",
     "launches_not_timed": "launches for which there was no event",
+    "launches_not_waited_for": "launches after which memory was captured when their stream got there",
     "bytes_looked_at": "of device memory, to find what changed",
     "bytes_moved": "of those, copied from the GPU",
     "wait_ns": "how long the program waited for its own streams, so that memory could be looked at",

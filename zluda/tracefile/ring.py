@@ -105,10 +105,15 @@ KINDS = {
     "CLOCK": 13,
     # body: JSON of the recording as a whole: {"library": {name, path, hooks}} or {"gap": [kind, text]}
     "NOTE": 14,
+    # as PAGE; it comes when the call has returned, in a ring that has nothing else
+    "LATE_PAGE": 15,
+    # nothing: all pages that the launch changed are in, it is as LEAVE_CAPTURED
+    "CAPTURED": 16,
 }
-PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE, TIME, CLOCK, NOTE = (
+PAD, ENTER, LEAVE, DATA, PAGE, FUNCTION, GLOBAL, GAP, DEVICE, DRIVER, ARRAY, RANGE, TIME, CLOCK, NOTE, *_ = (
     KINDS.values()
 )
+LATE_PAGE, CAPTURED = KINDS["LATE_PAGE"], KINDS["CAPTURED"]
 
 LEAVE_CAPTURED = 1
 """The memory that the launch reaches was looked at after it."""
@@ -161,6 +166,7 @@ CONTROL = {
     "WRITE_NS": 144,  # of that, to put pages into rings
     "STAYS": 152,  # 1: the agent outlives the session
     "CHILDRENS_CALLS": 160,  # by forked children that have no agent
+    "FLOWED": 168,  # launches whose memory was captured without waiting for them
 }
 FLAG_STOPPED = 1
 FLAG_FAILED = 2

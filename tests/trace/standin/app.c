@@ -91,6 +91,53 @@ saxpy (void)
     exit (1);
 }
 
+#define LARGE (300000 * sizeof (float))
+
+/* Launches that reach large memory only, with what makes such a row end in between: the host's writes and copies, another
+ * stream, memory that comes and goes. `written`: another process writes a word before each launch. */
+static void
+row (int launches, int written)
+{
+  static float from[300000], to[300000];
+  static const char plain[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n\tret;\n}\n";
+  CUdeviceptr dx, dy, other;
+  void * saxpy, * own, * stream;
+
+  setup ();
+  CHECK (cuModuleLoadData (&own, plain));
+  CHECK (cuModuleGetFunction (&saxpy, own, "saxpy"));
+  CHECK (cuStreamCreate (&stream, 0));
+  for (int i = 0; i < 300000; i++)
+    from[i] = i % 100, to[i] = 1;
+  CHECK (cuMemAlloc_v2 (&dx, LARGE));
+  CHECK (cuMemAlloc_v2 (&dy, LARGE));
+  CHECK (cuMemcpyHtoD_v2 (dx, from, LARGE));
+  CHECK (cuMemcpyHtoD_v2 (dy, to, LARGE));
+  for (int i = 0; i < launches; i++)
+  {
+    unsigned n = 50000 * (1 + i % 3);
+    float a = i % 7;
+    void * parameters[] = { &n, &a, &dx, &dy };
+
+    if (written)
+      ((float *) dy)[200000] = i;
+    CHECK (cuLaunchKernel (saxpy, n / 500, 1, 1, 500, 1, 1, 0, i % 20 < 15 ? NULL : stream, parameters, NULL));
+    if (i % 20 == 5)
+      CHECK (cuMemcpyDtoH_v2 (to, dy, LARGE));
+    if (i % 20 == 8)
+      CHECK (cuMemcpyHtoD_v2 (dy, from, 100000));
+    if (i % 20 == 11)
+    {
+      CHECK (cuMemAlloc_v2 (&other, LARGE));
+      CHECK (cuMemcpyHtoD_v2 (other, from, LARGE));
+      CHECK (cuMemFree_v2 (dx));
+      dx = other;
+    }
+  }
+  CHECK (cuCtxSynchronize ());
+}
+
 static void
 extra_form (void)
 {
@@ -614,6 +661,7 @@ main (int argc, char ** argv)
   const char * scene = argc > 1 ? argv[1] : "";
 
   if (!strcmp (scene, "saxpy")) saxpy ();
+  else if (!strcmp (scene, "row")) row (atoi (argv[2]), argc > 3);
   else if (!strcmp (scene, "extra")) extra_form ();
   else if (!strcmp (scene, "launch_ex")) launch_ex ();
   else if (!strcmp (scene, "memory")) memory ();

@@ -388,6 +388,38 @@ look_at_pages (struct module * module, unsigned threads, void ** p)
   pthread_mutex_unlock (&turn);
 }
 
+/* As zluda/trace/agent/flow.ptx and flow.c say. */
+static void
+record_pages (struct module * module, unsigned threads, void ** p)
+{
+  static uint64_t taken;
+  uint64_t (* segment)[3] = p[0], records = *(uint64_t *) p[2], * mark = *(uint64_t **) p[3], page = 0, digest[2];
+  uint8_t * ring = *(uint8_t **) p[1];
+
+  for (unsigned left = threads / 256; left != 0; left--, page++)
+  {
+    uint64_t size, offset, * known;
+    uint8_t * record = ring + taken % records * 65664;
+
+    if (page << 16 >= (*segment)[1])
+      segment++, page = 0;
+    offset = page << 16;
+    size = (*segment)[1] - offset < 65536 ? (*segment)[1] - offset : 65536;
+    known = (uint64_t *) (*segment)[2] + 2 * page;
+    digest_page ((uint8_t *) (*segment)[0] + offset, size, digest);
+    if (memcmp (known, digest, 16) == 0)
+      continue;
+    memcpy (known, digest, 16);
+    *(uint32_t *) (record + 28) = size + 8;
+    *(uint64_t *) (record + 32) = (*segment)[0];
+    *(uint64_t *) (record + 40) = offset;
+    memcpy (record + 48, (uint8_t *) (*segment)[0] + offset, size);
+    taken++;
+  }
+  mark[0] = taken;
+  __atomic_store_n (&mark[1], *(uint64_t *) p[4], __ATOMIC_RELEASE);
+}
+
 static void
 crash (struct module * module, unsigned threads, void ** p)
 {
@@ -412,6 +444,7 @@ static const struct built_in built_ins[] = {
   { "triple", 2, { 8, 4 }, triple },
   { "advance", 3, { 8, 4, 8 }, advance },
   { "zluda_look", 8, { 8, 8, 4, 4, 8, 8, 8, 8 }, look_at_pages },
+  { "zluda_flow", 5, { 8, 8, 8, 8, 8 }, record_pages },
   { "slow", 0, { 0 }, slow },
   { "crash", 0, { 0 }, crash },
   { "hang", 0, { 0 }, hang },

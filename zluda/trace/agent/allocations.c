@@ -39,6 +39,7 @@ struct allocation
   struct allocation * next;     /* among those that a call ends */
   u8 * known;                   /* PAGE_ a page */
   u64 * digest;                 /* two words a page */
+  u32 flows;                    /* these lie where the GPU reaches them, see flow.c */
   u64 * target;                 /* addresses found in the contents */
   volatile u32 looking;         /* one thread at a time looks at the contents */
   struct array * array;         /* of an array: its shape; such are in a table of their own */
@@ -64,13 +65,15 @@ allocations_above (u64 address)
   return low;
 }
 
+static void free_digests (struct allocation * allocation);
+
 static void
 release_locked (struct allocation * allocation)
 {
   if (--allocation->references != 0)
     return;
   g_free (allocation->known);
-  g_free (allocation->digest);
+  free_digests (allocation);
   g_free (allocation->target);
   g_free (allocation->array);
   g_free (allocation);

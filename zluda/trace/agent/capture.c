@@ -357,6 +357,8 @@ reach_directly (struct call * call, const u8 * packed, u32 packed_size, const st
 }
 
 static void reach_nodes (struct call * call);
+static int flow_before_launch (struct call * call);
+static void begin_looks (struct call * call);
 
 /* The rule of zluda/tracefile/reachability.py: what is reached directly, and, one level deep, by aligned words of
  * small allocations. Fills `reached`, with a reference each. */
@@ -474,6 +476,9 @@ capture_before_launch (struct call * call)
   if (is_choosing ()) /* nothing was waited for since the last one that was chosen */
     wait_for_work (call);
   find_reached (call);
+  if (flow_before_launch (call))
+    return;
+  begin_looks (call);
   direct = call->thread->reached_count;
   if (look_at_reached (call, call->start, PHASE_BEFORE) == 0)
   {

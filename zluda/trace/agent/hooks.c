@@ -258,6 +258,12 @@ turn_child_away (void)
     atomic_add (&CONTROL (CHILDRENS_CALLS), 1);
 }
 
+static int
+is_launch (const struct function * function)
+{
+  return function->special >= SPECIAL_LAUNCH && function->special <= SPECIAL_LAUNCH_COOPERATIVE;
+}
+
 static void
 enter_function (GumInvocationContext * context, const struct function * function)
 {
@@ -293,6 +299,7 @@ enter_function (GumInvocationContext * context, const struct function * function
   call->freed_target = 0;
   call->graph = NULL;
   call->timer = NULL;
+  call->looks = call->flows = call->flow_count = 0;
   for (index = 0; index != function->parameters; index++)
   {
     const struct parameter * parameter = &function->parameter[index];
@@ -310,6 +317,11 @@ enter_function (GumInvocationContext * context, const struct function * function
     call->stream = CU_STREAM_PER_THREAD;
   if (state.timing && may_work (function))
     call->work = atomic_add (&state.work, 1) + 1;
+  call->sequence = 0;
+  if (state.outputs && function->special != 0 && !is_launch (function))
+    begin_looks (call);
+  else
+    poll_flow (call);
   call->parent = call->outer = self->current;
   call->outer_library = self->in_library;
   call->start = call->end = now ();
@@ -323,7 +335,7 @@ enter_function (GumInvocationContext * context, const struct function * function
   self->current = call->sequence + 1;
   self->in_library = function->library;
 
-  if (function->special >= SPECIAL_LAUNCH && function->special <= SPECIAL_LAUNCH_COOPERATIVE)
+  if (is_launch (function))
   {
     if (state.pending != NULL)
       resolve_pending (call);
@@ -417,6 +429,10 @@ forget (struct call * call)
 
   if (call->flags & CALL_OWNS_PACKED)
     g_free ((void *) call->packed);
+  if (call->flows)
+    forget_flow (call);
+  if (call->looks)
+    atomic_add (&state.lookers, (u64) -1);
   while ((freed = call->freed) != NULL)
   {
     call->freed = freed->next;
@@ -441,6 +457,8 @@ leave (GumInvocationContext * context)
   }
   self->busy = 1;
   result = context->cpu_context->rax & 0xffffffff;
+  if (call->function->variable & WAITS)
+    poll_flow (call);
   call->end = now ();
   mode = allow_own_calls ();
   if (call->timer != NULL)

@@ -33,47 +33,58 @@ allocate_file (int fd, u64 wanted)
   return size != 0 && ftruncate (fd, (i64) (RING_HEADER_BYTES + size)) == 0 ? size : 0;
 }
 
+/* Make a ring's file and map it: of so many slots, of `later_slots` where it is not among the first rings, or of fewer,
+ * where the disk has no room. 0 where that fails. */
+static int
+make_ring (struct thread * self, u64 slots, u64 later_slots)
+{
+  char path[1100];
+  u64 index = atomic_add (&CONTROL (RINGS), 1), size;
+  int fd;
+
+  self->number = (u32) index;
+  if (index >= FULL_SIZE_RINGS)
+    slots = later_slots;
+  path_of (path, "/ring-", index);
+  fd = open (path, O_RDWR_CREATE_EXCL_CLOEXEC, 0600);
+  if (fd < 0)
+    return 0;
+  size = allocate_file (fd, slots * SLOT_BYTES);
+  self->capacity = size / SLOT_BYTES;
+  self->mapped = RING_HEADER_BYTES + size;
+  self->header = size != 0 ? mmap (NULL, self->mapped, PROT_READ_WRITE, MAP_SHARED_FILE, fd, 0) : MAP_FAILED_ADDRESS;
+  close (fd);
+  if (self->header == MAP_FAILED_ADDRESS)
+    return 0;
+  self->slots = self->header + RING_HEADER_BYTES;
+  return 1;
+}
+
+/* The recorder may read it from now on. */
+static void
+open_ring (struct thread * self)
+{
+  struct ring * ring = (struct ring *) self->header;
+
+  ring->capacity = self->capacity;
+  ring->thread = self->id;
+  *(volatile u64 *) &ring->magic = RING_MAGIC_VALUE;
+}
+
 /* The calling thread's first call: make its ring. */
 static struct thread *
 open_thread (void)
 {
-  char path[1100];
-  int fd;
-  struct ring * ring;
-  u64 index, size, capacity;
   struct thread * self = g_malloc0 (sizeof (struct thread));
+  u64 bytes = CONTROL (RING_BYTES), later = bytes < SMALL_RING_BYTES ? bytes : SMALL_RING_BYTES;
 
   if (atomic_exchange (&state.pinned, 1) == 0)
     dlopen (state.driver_path, RTLD_LAZY_NOLOAD_NODELETE);
   pthread_setspecific (state.thread_key, self);
   self->id = (u32) gettid ();
-  index = atomic_add (&CONTROL (RINGS), 1);
-  self->number = (u32) index;
-  size = CONTROL (RING_BYTES);
-  if (index >= FULL_SIZE_RINGS && size > SMALL_RING_BYTES)
-    size = SMALL_RING_BYTES;
-  path_of (path, "/ring-", index);
-  fd = open (path, O_RDWR_CREATE_EXCL_CLOEXEC, 0600);
-  if (fd < 0)
+  if (!make_ring (self, bytes / SLOT_BYTES, later / SLOT_BYTES))
     return unrecorded_thread (self);
-  size = allocate_file (fd, size / SLOT_BYTES * SLOT_BYTES);
-  capacity = size / SLOT_BYTES;
-  self->mapped = RING_HEADER_BYTES + size;
-  if (capacity == 0)
-  {
-    close (fd);
-    return unrecorded_thread (self);
-  }
-  self->header = mmap (NULL, self->mapped, PROT_READ_WRITE, MAP_SHARED_FILE, fd, 0);
-  close (fd);
-  if (self->header == MAP_FAILED_ADDRESS)
-    return unrecorded_thread (self);
-  self->slots = self->header + RING_HEADER_BYTES;
-  self->capacity = capacity;
-  ring = (struct ring *) self->header;
-  ring->capacity = capacity;
-  ring->thread = self->id;
-  *(volatile u64 *) &ring->magic = RING_MAGIC_VALUE;
+  open_ring (self);
   return self;
 }
 
@@ -221,8 +232,13 @@ struct call
   struct graph * graph;               /* that a call launches, where it is known */
   struct timer * timer;               /* between the events around a launch */
   u64 work;                           /* `work` of the state with this call */
+  u32 looks;                          /* counted among `lookers` */
+  u32 flows, flow_count, flow_pages;  /* a launch that nobody waits for, see flow.c: what it reaches */
+  struct allocation * flow[FLOW_SEGMENTS];
   u8 packed_room[256];
 };
+
+typedef char call_fits[sizeof (struct call) <= CALL_BYTES ? 1 : -1];
 
 static u8 *
 copy (u8 * to, const void * from, u64 size)

@@ -178,6 +178,9 @@ leave_launch (struct call * call)
     atomic_add (&state.unseen, 1);
     return;
   }
+  if (call->flows && flow_after_launch (call))
+    return;
+  begin_looks (call);
   if (capture_after_launch (call, call->end))
     call->flags |= LEAVE_CAPTURED;
   else

@@ -55,7 +55,7 @@ extern void * dlopen (const char * path, int mode);
   X (cuCtxGetCurrent) X (cuCtxGetDevice) X (cuStreamQuery) X (cuStreamIsCapturing) X (cuStreamCreate) \
   X (cuStreamSynchronize) X (cuEventCreate) X (cuEventRecord) X (cuEventQuery) X (cuEventElapsedTime) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
-  X (cuMemHostAlloc) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
+  X (cuMemHostAlloc) X (cuMemHostRegister_v2) X (cuMemHostGetDevicePointer_v2) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
   X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
   X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel) \
@@ -146,6 +146,7 @@ struct layout;
 struct choice;
 struct timer;
 struct gpu_clock;
+struct flow;
 
 /* One a thread of the application. */
 struct thread
@@ -230,6 +231,10 @@ struct state
   volatile u32 window;           /* open: launches may be chosen */
   volatile u64 unseen;           /* calls that were not looked at and may have written memory */
   volatile u64 launches, openings, closings; /* counted: launches in the window, and its markers */
+  struct flow * volatile flow;   /* of launches that nobody waits for; NULL: there were none yet, or none can be */
+  volatile u32 flow_ended;       /* there will be none any more */
+  volatile u64 flow_launches;    /* that would have been of it, before it was there */
+  volatile u64 lookers;          /* calls under way that look at memory, or change what is known of it */
   u64 closing[MAX_CLOSING];      /* NVTX ranges by number whose end closes the window; 0: none */
   u32 next_closing;
   struct driver driver;

@@ -322,7 +322,7 @@ follows_another (const struct timer * timer, const struct call * call)
 static int
 begin_pair (const struct timer * timer, struct pair * pair, const struct call * call)
 {
-  pair->follows = (u32) follows_another (timer, call);
+  pair->follows = !state.outputs && follows_another (timer, call); /* else looks at memory come between */
   return has_event (&pair->end)
       && (pair->follows
           || (has_event (&pair->start)
