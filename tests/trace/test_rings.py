@@ -375,7 +375,7 @@ def test_recovery_reads_modules_as_the_recorder_does(trace: Path, producer: Prod
     """One was loaded, and launched from, before, one after the recorder was killed."""
     load_kernel(producer)
     launch(producer, b"")
-    abandoned(trace, producer, passes, image_reader({}))
+    abandoned(trace, producer, passes, image_reader({}, None))
     launch(producer, b"", grid=2)
     load_kernel(producer, module=0x30, function=0x40)
     launch(producer, b"", function=0x40)

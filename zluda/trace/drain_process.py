@@ -25,7 +25,7 @@ from zluda.errors import Error
 from zluda.trace.images import image_reader
 from zluda.tracefile import TraceWriter
 from zluda.tracefile.agent_counts import note_counts
-from zluda.tracefile.drain import TAILS_KEY, Drain
+from zluda.tracefile.drain import TAILS_KEY, Drain, read_options
 from zluda.tracefile.ring import (
     FAILURE,
     FLAG_FAILED,
@@ -71,7 +71,8 @@ class Recorder:
         self.directory = rings_directory(trace)
         self.writer = TraceWriter.create(trace, {})
         # This process has the application's environment.
-        self.drain = Drain(self.directory, self.writer, read_module=image_reader({}))
+        reader = image_reader({}, read_options(self.directory).get("assembled"))
+        self.drain = Drain(self.directory, self.writer, read_module=reader)
         self.writer.commit()
 
     def run(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from zluda.errors import Error
 from zluda.trace.hold import Seized
+from zluda.trace.programs import seen_by
 
 _CREDENTIALS = struct.Struct("3i")  # `struct ucred`: process, user, group (unix(7))
 _ANSWER = b"\0"
@@ -44,6 +45,7 @@ class Following:
         self._socket.bind(f"\0{self.name}")
         self._socket.listen(128)
         self._serving: set[threading.Thread] = set()
+        self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -60,12 +62,17 @@ class Following:
 
     def close(self) -> None:
         """Children go on by themselves from now on. Those under way are waited for, but not for ever."""
+        self._closing.set()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._listener.join()
         self._socket.close()
         end = time.monotonic() + _LAST_SECONDS
         for thread in self._serving:
             thread.join(max(0.0, end - time.monotonic()))
+
+    def is_closing(self) -> bool:
+        """Whether children that are traced for longer are to be let go."""
+        return self._closing.is_set()
 
     def _serve(self, connection: socket.socket) -> None:
         """A child. It waits for us; whatever becomes of this, closing the connection lets it go on."""
@@ -99,7 +106,7 @@ class Successor:
     """A child that has become another program, and is stopped before the first instruction of its loader."""
 
     def __init__(self, process: Seized) -> None:
-        self._process, self.pid = process, process.pid
+        self.process, self.pid = process, process.pid
         self.parent = _parent(self.pid)
         self.command = [
             os.fsdecode(part) for part in Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")[:-1]
@@ -107,11 +114,11 @@ class Successor:
 
     def hold(self) -> None:
         """Let it go as far as the program's first instruction, and keep it there until :meth:`release`."""
-        self._process.hold_at_entry()
+        self.process.hold_at_entry()
 
     def release(self) -> None:
         """Let it run."""
-        self._process.release()
+        self.process.release()
 
 
 def _said(connection: socket.socket) -> bytes | None:
@@ -134,7 +141,7 @@ def _text(connection: socket.socket) -> bytes:
 
 def _changes_user(pid: int, path: str) -> bool:
     """Whether a file, as the process names it, runs as its owner or has capabilities (execve(2))."""
-    seen = f"/proc/{pid}/root{path}" if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
+    seen = seen_by(pid, path)
     try:
         return bool(os.stat(seen).st_mode & _CHANGES_USER) or "security.capability" in os.listxattr(seen)
     except OSError:

@@ -117,6 +117,25 @@ class Seized:
             self._go_on(status)
         return False
 
+    def stopped_at_end(self, is_over: Callable[[], bool]) -> bool:
+        """Let it run until it is about to end, where it is stopped: its files are as it leaves them, and its
+        parent does not know yet. False where it was killed, or is let go because ``is_over``.
+        """
+        ptrace.request(ptrace.SETOPTIONS, self.pid, 0, ptrace.O_TRACEEXEC | ptrace.O_TRACEEXIT)
+        ptrace.request(ptrace.CONT, self.pid, 0, 0)
+        while not self.ended:
+            pid, status = os.waitpid(self.pid, _WALL | os.WNOHANG)
+            if pid == 0 and is_over():
+                self.let_go()
+                self.ended = True  # for us
+            elif pid == 0:
+                time.sleep(_POLL_SECONDS)
+            elif os.WIFSTOPPED(status) and status >> 16 == ptrace.EVENT_EXIT:
+                return True
+            else:
+                self._go_on(status)
+        return False
+
     def hold_at_entry(self) -> None:
         """From there to its entry point, where it waits for :meth:`release`, traced no longer."""
         self._gate = _hold_at_entry(self.pid, self._wait_for_trap)
@@ -165,7 +184,7 @@ def release(pid: int, gate: int) -> None:
         memory.write(b"\1")
 
 
-_FRIDAS_SECONDS = 2.0
+_FRIDAS_SECONDS, _POLL_SECONDS = 2.0, 0.002
 
 
 def _wait_for_end(pid: int) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from zluda.errors import Error
 from zluda.ptx import containers, parse_module
 from zluda.ptx.elf import cubin_variables
+from zluda.trace.assemblers import Assembled
 from zluda.trace.provenance import PtxSources
 from zluda.tracefile import Fidelity, ModuleKind
 from zluda.tracefile.effects import FoundImage, ImageReader, ModuleContents
@@ -21,11 +23,11 @@ _KINDS = {
 }
 
 
-def image_reader(variables: Mapping[str, str]) -> ImageReader:
+def image_reader(variables: Mapping[str, str], assembled: str | None) -> ImageReader:
     """What a recording reads modules with: for their PTX it looks where a program with this process's
-    environment, and these variables, keeps it.
+    environment, and these variables, keeps it, and in the directory of what its children ``assembled``.
     """
-    sources = PtxSources({**os.environ, **variables})
+    sources = PtxSources({**os.environ, **variables}, Assembled(Path(assembled)) if assembled else None)
     return lambda pieces, capability: read_module(pieces, capability, sources)
 
 

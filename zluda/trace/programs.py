@@ -11,6 +11,11 @@ _PT_INTERP = 3
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # System V ABI, "ELF Header"
 
 
+def seen_by(pid: int, path: str) -> str:
+    """A file, as that process names it, by a name that is good here."""
+    return f"/proc/{pid}/root{path}" if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
+
+
 def loads_libraries(executable: str | Path) -> bool:
     """Whether a program has a dynamic loader and 64 bits, and so can load libcuda; True where that cannot be
     told.

@@ -6,6 +6,7 @@ Frameworks that compile at run time leave the PTX beside the machine code:
   (``TRITON_CACHE_DIR``, else ``~/.triton/cache``; Inductor: ``TORCHINDUCTOR_CACHE_DIR``, else
   ``torchinductor_USER`` in the directory for temporary files). The cubin that was loaded is known by its
   digest, so this PTX is what it was assembled from.
+* ``ptxas``, run as a child, is given it (assemblers.py).
 * XLA writes the PTX of each program it compiles to the directory of ``--xla_dump_to`` (``XLA_FLAGS``),
   without the machine code. It is taken where exactly one text there has the module's kernels, and then only
   called a sibling of what ran.
@@ -22,6 +23,7 @@ from pathlib import Path
 from zluda.errors import Error
 from zluda.ptx import elf
 from zluda.records import dataclass
+from zluda.trace.assemblers import Assembled
 from zluda.trace.cubin_index import CubinIndex
 from zluda.tracefile import Fidelity
 
@@ -56,7 +58,11 @@ class PtxSources:
     they fill while the program runs.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, assembled: Assembled | None = None
+    ) -> None:
+        """``assembled`` has what children of the program made."""
+        self._assembled = assembled
         environment = os.environ if environment is None else environment
         self._caches = CubinIndex(_cache_directories(environment))
         dump = _DUMP.search(environment.get("XLA_FLAGS", ""))
@@ -66,7 +72,13 @@ class PtxSources:
 
     def find(self, cubin: bytes) -> Found | None:
         """The PTX of a cubin; None where it is in none of the places, or which one it is cannot be told."""
-        return self._in_caches(cubin) or self._in_dump(cubin)
+        return self._in_caches(cubin) or self._among_children(cubin) or self._in_dump(cubin)
+
+    def _among_children(self, cubin: bytes) -> Found | None:
+        text = None if self._assembled is None else self._assembled.find(cubin)
+        if text is None:
+            return None
+        return Found(text, _architecture(text), "what ptxas made it of, a child process", Fidelity.SAME_PTX)
 
     def _in_caches(self, cubin: bytes) -> Found | None:
         for path in self._caches.find(cubin):

@@ -35,13 +35,16 @@ class Recording:
         timing: str,
         meta: Mapping[str, Any],
         choice: Choice,
+        assembled: Path | None,
     ) -> None:
         """Raises :class:`zluda.Error` where the trace cannot be written."""
         self.trace, self.pid = trace, pid
         self._variables = meta.get("environment", {})
         self.rows = spec.functions(exports)
         self.directory = rings_directory(trace)
-        self._options = {"budget": choice.budget, "redact": choice.redact}
+        self._options: dict[str, Any] = {"budget": choice.budget, "redact": choice.redact}
+        if assembled is not None:
+            self._options["assembled"] = str(assembled)
         meta = {**meta, "pid": pid}
         self._prepare(meta, ring_bytes, timed=timing == "events")
         self.send(meta=meta)

@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from zluda.errors import DeviceError, Error
 from zluda.records import dataclass
 from zluda.trace import nvtx_stub, presets, spec
 from zluda.trace.application import Application
+from zluda.trace.assemblers import Assembled, is_assembler, watch
 from zluda.trace.choice import Choice, javascript_pattern
 from zluda.trace.following import Following, Successor
 from zluda.trace.hold import process_state
@@ -237,6 +239,8 @@ class Session:
         self._following = (
             Following(self._take_successor, self._unrecorded) if options.follow_children else None
         )
+        # What children that are assemblers made is of use to every recording, and nothing to keep.
+        self._assembled = Assembled(Path(tempfile.mkdtemp(prefix="zluda-ptxas-")))
         self._getting_in = threading.Lock()
         self._left_out: set[tuple[str, str]] = set()
         # why a child may not be recorded
@@ -342,6 +346,7 @@ class Session:
                 timing=self._options.timing,
                 meta=self._meta(pid, payload),
                 choice=self._options.choice,
+                assembled=self._assembled.directory,
             )
         except Error as error:
             self._problem(str(error))
@@ -450,7 +455,10 @@ class Session:
         """A child without an agent has become another program. In a thread of its own."""
         self._processes[child.pid] = {"parent": child.parent, "command": child.command}
         try:
-            self._get_into(child.pid, child.hold)
+            if is_assembler(child.command) and self._following is not None:
+                watch(child.process, child.command, self._assembled, self._following.is_closing)
+            else:
+                self._get_into(child.pid, child.hold)
         finally:
             with contextlib.suppress(OSError):  # it was killed
                 child.release()
@@ -573,4 +581,5 @@ class Session:
                 outcome.stall_seconds = summary.get("stall_ns", 0) / 1e9
                 last = summary.get("open_call")
                 outcome.open_call = (last[0], last[1]) if last else None
+        shutil.rmtree(self._assembled.directory, ignore_errors=True)
         return outcome

@@ -6,7 +6,8 @@
  * So `followed_exec` comes before Frida's hook, and such a child asks the session itself (zluda/trace/following.py): it
  * says what it is about to become, waits for a byte, and becomes it. A session that is gone closes the connection.
  *
- * Frida's hook is for processes that have an agent: `owner`, which forks.c keeps.
+ * Frida's hook is for processes that have an agent: `owner`, which forks.c keeps. Into `ptxas` none is to get: the session
+ * traces it (zluda/trace/assemblers.py).
  */
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -39,6 +40,17 @@ extern int (* hooked) (const char * path, char * const * arguments, char * const
 #define X_OK 1
 #define EINTR 4
 #define SYS_EXECVE 59
+
+static int
+is_assembler (const char * path)
+{
+  const char * name = path;
+
+  for (; path != 0 && *path != 0; path++)
+    if (*path == '/')
+      name = path + 1;
+  return name != 0 && name[0] == 'p' && name[1] == 't' && name[2] == 'x' && name[3] == 'a' && name[4] == 's';
+}
 
 /* Say something and wait for the answer; 0: nobody is there. */
 static int
@@ -81,7 +93,7 @@ followed_exec (const char * path, char * const * arguments, char * const * envir
 {
   int fd, failed;
 
-  if (getpid () == following.owner)
+  if (getpid () == following.owner && !(following.address_size != 0 && is_assembler (path)))
     return hooked (path, arguments, environment);
   fd = tell_session (path);
   syscall (SYS_EXECVE, path, arguments, environment);
