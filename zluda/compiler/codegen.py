@@ -118,6 +118,9 @@ class FunctionCodegen(RegisterFile):
         """One instruction; raises UnsupportedError with its place."""
         self.instruction = instruction
         self.guard = None
+        if self.unit.ir.marks:
+            own = self.function.name in self.unit.module.function_names  # else a service, of another text
+            self.b.emit(f"; ptx {instruction.location.line if own else 0}")
         if instruction.guard is not None:
             self.guard = self.predicate(instruction.guard.register, instruction.guard.negated)
         try:

@@ -55,7 +55,8 @@ class Module:
     ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
     ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's. ``compact``: what
-    takes many instructions is rather called than written out.
+    takes many instructions is rather called than written out. ``marks``: a comment says which line of PTX
+    the lines after it are for.
     """
 
     stack: str = "ptr"
@@ -64,6 +65,7 @@ class Module:
     approximate: Approximate | None = None
     any_nan: bool = False
     compact: bool = False
+    marks: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
