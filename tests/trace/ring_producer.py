@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class Producer:
         directory.mkdir()
         (directory / FUNCTIONS_FILE).write_text(json.dumps(spec.functions()))
         control = ring.Control.create(directory, ring_bytes)
+        control["RECORDER_PID"] = os.getpid()
         return cls.add_ring(directory, control, 0, ring_bytes)
 
     @classmethod

@@ -54,7 +54,7 @@ Passes grow while nothing but known launches comes: one that gives out kernel ha
 
 _DATA_HEADER = struct.Struct("<QQ")
 _DEVICE = struct.Struct("<QQQ")
-_NEEDED_AGAIN = (ring.ENTER, ring.DATA, ring.ARRAY, ring.RANGE)
+_NEEDED_AGAIN = (ring.ENTER, ring.DATA, ring.ARRAY, ring.RANGE, ring.CAPTURED)
 """Of a call that an earlier drain left open: what it keeps in memory until the call returns."""
 _PAGES = (ring.PAGE, ring.LATE_PAGE)
 _TIME = struct.Struct("<QqQ")

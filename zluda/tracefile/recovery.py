@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zluda.errors import TraceError
 from zluda.tracefile.agent_counts import note_counts
-from zluda.tracefile.drain import META_FILE, TAILS_KEY, Drain
+from zluda.tracefile.drain import META_FILE, TAILS_KEY, Drain, read_options
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind, Fidelity
@@ -80,7 +80,9 @@ def _merge(path: Path, directory: Path, control: Control, ending: str) -> None:
     if not _is_begun(path):
         _begin(path, directory)
     with Trace(path) as trace:
-        read_module = _image_reader(trace.meta.get("environment", {}))
+        read_module = _image_reader(
+            trace.meta.get("environment", {}), read_options(directory).get("assembled")
+        )
         noted = trace.meta.get(TAILS_KEY, {})
         tails = {str(name): (int(kept), int(read)) for name, (kept, read) in noted.items()}
         restored = _Restored(trace)
@@ -96,11 +98,11 @@ def _merge(path: Path, directory: Path, control: Control, ending: str) -> None:
             drain.close()
 
 
-def _image_reader(variables: dict[str, str]) -> ImageReader:
+def _image_reader(variables: dict[str, str], assembled: str | None) -> ImageReader:
     """What the recorder reads modules with. By its name: recording is above this package, which finishes what
     was begun there.
     """
-    reader: ImageReader = importlib.import_module("zluda.trace.images").image_reader(variables)
+    reader: ImageReader = importlib.import_module("zluda.trace.images").image_reader(variables, assembled)
     return reader
 
 
