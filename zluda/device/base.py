@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zluda.ptx import Module
 
 __all__ = ["APART", "Code", "Device", "Dim3", "GpuDevice", "Kernel", "KernelParameter", "Perturbed"]
-__all__ += ["Prepared", "Printing", "Stacked", "Streams", "Together"]
+__all__ += ["Counting", "Prepared", "Printing", "Stacked", "Streams", "Together"]
 
 Dim3 = tuple[int, int, int]
 
@@ -187,6 +187,20 @@ class Prepared(Protocol):
     def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Have the code that a launch in blocks of this shape runs. Raises as ``launch`` does."""
         ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A device that can count what a launch executes, while ``counting`` is set.
+
+    ``counted``: of the last launch the instructions of its waves, those of them for the vector unit, and the
+    bytes that vector instructions asked of memory.
+    """
+
+    counting: bool
+
+    @property
+    def counted(self) -> tuple[int, int, int]: ...
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zluda.errors import UnsupportedError
@@ -40,6 +41,7 @@ def replay(
     check: str = "none",
     dtype: str | Iterable[str] = (),
     jobs: int = 1,
+    profile: bool = False,
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Replay the trace at ``path`` on ``device`` and compare every launch and device-to-host copy.
@@ -54,7 +56,8 @@ def replay(
     compiling its kernel apart. ``schedule`` other than 0 varies the order of blocks and warps on the CPU
     and on an emulated AMD GPU, reproducibly. ``check="memory"`` tests on ``cpu`` and emulated GPUs that
     every access lies in a live allocation; a launch that makes another is a ``crash``. ``dtype``
-    (``KERNEL:PARAMETER=TYPE``, several of them) says what buffers hold, over what is found out. Raises
+    (``KERNEL:PARAMETER=TYPE``, several of them) says what buffers hold, over what is found out. ``profile``
+    times launches where they run, for :mod:`zluda.isolate.profile`. Raises
     TraceError for a file that cannot be read, DeviceError for a device that is not there, UnsupportedError
     for an option that the mode or the device does not have.
     """
@@ -96,6 +99,7 @@ def replay(
                 schedule=schedule,
                 check=check,
                 overrides=overrides,
+                profile=profile,
                 progress=told,
                 started=started,
             )
@@ -147,6 +151,7 @@ def replay_trace(
     schedule: int = 0,
     check: str = "none",
     overrides: Sequence[Override] = (),
+    profile: bool = False,
     progress: Progress | None = None,
     started: float | None = None,
     learner: NoiseLearner | None = None,
@@ -176,6 +181,7 @@ def replay_trace(
                 cache_scope=file_scope(trace.path),
                 schedule=schedule,
                 check=check,
+                profile=profile,
             )
         )
         # Imported while the runner starts.
@@ -183,12 +189,16 @@ def replay_trace(
         from zluda.replay.output import ReplayWriter
         from zluda.replay.player import Player
         from zluda.tracefile import Selection
+        from zluda.tracefile.replacing import replacing
 
         started = time.perf_counter() if started is None else started
         total = trace.counts().calls
         driver = session.driver
         about = {"device": driver.name, "numerics": driver.numerics, "emulated": driver.emulated}
-        writer = stack.enter_context(ReplayWriter(os.fspath(output), trace, about)) if output else None
+        writer = None
+        if output is not None:
+            part = stack.enter_context(replacing(Path(output), source=trace.path))
+            writer = stack.enter_context(ReplayWriter(part, trace, about))
         chosen = Selection.parse(()) if selection is None else selection
         player = Player(
             trace,
@@ -211,6 +221,7 @@ def replay_trace(
                 progress(call.sequence + 1, total)
         if progress is not None:
             progress(total, total)
+        meta = {"profile": session.runner.take_profile()} if profile else {}
         results.sort(key=attrgetter("call"))  # those of a graph come with its end
         if calls is not None:
             results = [one for one in results if one.call in calls]
@@ -226,7 +237,7 @@ def replay_trace(
             contract=contract,
             mode=mode,
             classes_from=str(trace.path) if learner is None else "",
-            meta={**trace.meta, "not_replayed": dict(player.unplayed)},
+            meta={**trace.meta, "not_replayed": dict(player.unplayed), **meta},
         )
 
 

@@ -27,10 +27,11 @@ class Session:
         cache_scope: str = "",
         schedule: int = 0,
         check: str = "none",
+        profile: bool = False,
     ) -> None:
         self._device, self._plan, self._cache_scope = device, plan, cache_scope
         self._numerics, self._time_limit, self._schedule = numerics, time_limit, schedule
-        self._contract, self._check = contract, check
+        self._contract, self._check, self._profile = contract, check, profile
         self._runner: runner.Runner | None = None
         self._failure: BaseException | None = None
         self._starting = self._start()
@@ -51,6 +52,7 @@ class Session:
                 cache_scope=self._cache_scope,
                 schedule=self._schedule,
                 check=self._check,
+                profile=self._profile,
             )
         except BaseException as error:  # raised again by whoever needs the runner
             self._failure = error

@@ -77,6 +77,8 @@ def _set_up(arguments: Arguments, setup: dict[str, Any], kernels: FarCache) -> t
         importlib.import_module(needed)
     module, _, factory = setup["factory"].partition(":")
     driver = getattr(importlib.import_module(module), factory)(setup, memory)
+    if setup["profile"]:
+        driver = importlib.import_module("zluda.runner.profiled").ProfiledDriver(driver)
     if memory is not None:
         ready["ranges"] = [(r.start, r.size, r.file_offset) for r in memory.ranges]
     if setup["confined"]:

@@ -13,7 +13,7 @@ from zluda.errors import DeviceError, Error, HangError, LaunchError, PtxError, U
 from zluda.runner.channel import ChannelError
 
 # The driver's entries, and what the runner itself can be told.
-COMMANDS: tuple[str, ...] = (*ENTRIES, "prepare_launch", "perturb", "close")
+COMMANDS: tuple[str, ...] = (*ENTRIES, "prepare_launch", "perturb", "take_profile", "close")
 INDEX = {name: index for index, name in enumerate(COMMANDS)}
 
 # Error type → its constructor's arguments, which are its attributes too.

@@ -21,6 +21,7 @@ from zluda.runner.cache import NearCache
 from zluda.runner.channel import Channel
 from zluda.runner.errors import RunnerDied
 from zluda.runner.memory import DeviceMemory
+from zluda.runner.profiled import KernelTimes, read_profile
 from zluda.runner.remote import Link, RemoteDriver
 from zluda.runner.spawn import spawn
 
@@ -72,6 +73,10 @@ class Runner:
         """Over a device of numerics ``"envelope"``: see :meth:`zluda.device.cpu.CpuDevice.perturb`."""
         self._link.request("perturb", (share, pattern, seed), {}, "")
 
+    def take_profile(self) -> list[KernelTimes]:
+        """Of a runner with ``profile``: the times of all launches, by kernel."""
+        return read_profile(self._link.request("take_profile", (), {}, ""))
+
     def close(self) -> None:
         """End the process and free what it shared; closing twice is harmless."""
         self._link.close()
@@ -98,13 +103,15 @@ def start(
     cache_scope: str = "",
     schedule: int = 0,
     check: str = "none",
+    profile: bool = False,
 ) -> Runner:
     """Start a runner over ``device`` (``"cpu"``, ``"gfx1030"``, ``"cuda:N"``).
 
     ``reservations`` are (address, size) ranges in which ``cuMemAlloc(address=…)`` will be asked for memory.
     ``memory_limit`` bounds the process's private memory in bytes (device memory is apart), ``time_limit`` one
     command's wall time in seconds, what it compiles apart; ``schedule`` is the seed of the order
-    of blocks and warps, ``check`` which accesses are tested as they are made; ``untrusted`` makes the
+    of blocks and warps, ``check`` which accesses are tested as they are made, ``profile`` that launches are
+    timed, and counted on an emulated GPU; ``untrusted`` makes the
     defaults of both smaller. ``cache_scope`` says whose a confined runner's compiled kernels are
     (``cache.py``); empty: they are not kept. Raises DeviceError where the device is not there or an address
     cannot be had, RunnerDied where the process ends before it is ready.
@@ -126,6 +133,7 @@ def start(
         "contract": contract,
         "schedule": schedule,
         "check": check,
+        "profile": profile,
         "time_limit": limit,
         "cache": store is not None,
         "reservations": merged(reservations),

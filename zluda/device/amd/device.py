@@ -28,6 +28,7 @@ class AmdDevice(HostMemory):
     """
 
     emulated = True
+    counting = False
     code_object_version, end_refused = CODE_OBJECT_VERSION, False
 
     def __init__(
@@ -67,7 +68,7 @@ class AmdDevice(HostMemory):
         """Compile what a launch runs, twice: for the GPU, and that for this machine."""
         if isinstance(kernel, AmdKernel):
             _, loaded = kernel.load(Together(cluster_shape(kernel, together), together.cooperative))
-            loaded.host(count=False)
+            loaded.host(count=self.counting)
 
     def launch(
         self,
@@ -98,6 +99,7 @@ class AmdDevice(HostMemory):
                 made.parameters,
                 shared_bytes=made.shared_bytes,
                 together=together,
+                count=self.counting,
             )
         except LaunchError as error:
             failure = self.refusals.take(made.compiled, error) or error
@@ -107,6 +109,12 @@ class AmdDevice(HostMemory):
 
     def load_code_object(self, data: bytes, *, file: str) -> EmulatedCode:
         return self.emulator.load_code_object(data, file=file)
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        """See :class:`zluda.device.base.Counting`."""
+        counts = self.emulator.counts
+        return counts.instructions, counts.vector, counts.bytes
 
     def limit_stack(self, size: int) -> None:
         self.emulator.limit_stack(size)

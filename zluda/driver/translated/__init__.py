@@ -6,7 +6,7 @@ other modules each do one subject of the API and :class:`TranslatedDriver` is th
 
 from __future__ import annotations
 
-from zluda.device.base import Device, Perturbed
+from zluda.device.base import Counting, Device, Perturbed
 from zluda.device.cuda import CudaDevice
 from zluda.driver.translated.boxes import BoxEntries
 from zluda.driver.translated.code import CodeEntries
@@ -54,6 +54,16 @@ class TranslatedDriver(
         if not isinstance(device, Perturbed):
             raise DeviceError(device.name, "its approximate instructions cannot be moved")
         device.perturb(share, pattern, seed)
+
+    def start_counting(self) -> None:
+        """Have an emulated GPU count what launches execute; others go on as they are."""
+        if isinstance(self._state.device, Counting):
+            self._state.device.counting = True
+
+    def counted(self) -> tuple[int, int, int] | None:
+        """What the last launch executed (:class:`zluda.device.base.Counting`), where it is counted."""
+        device = self._state.device
+        return device.counted if isinstance(device, Counting) else None
 
     def close(self) -> None:
         """Close the device and drop every handle."""

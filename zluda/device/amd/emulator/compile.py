@@ -109,7 +109,7 @@ def scheduler_ir() -> str:
     values: dict[str, int] = {
         name: getattr(state, name)
         for name in (
-            *("PC", "COUNT", "BUDGET", "GENERATION", "PRIVATE", "VGPRS"),
+            *("PC", "COUNT", "VECTOR", "BYTES", "BUDGET", "GENERATION", "PRIVATE", "VGPRS"),
             *("ENDED", "AT_BARRIER", "SLICE"),
         )
     }

@@ -14,7 +14,7 @@ from zluda.device.amd.emulator import state
 from zluda.device.amd.emulator.compile import HostCode, emit_wave, version
 from zluda.device.amd.emulator.hang import explain
 from zluda.device.amd.emulator.lift import lift
-from zluda.device.amd.emulator.schedule import LDS_WINDOW, Launch, Outcome, Scheduler
+from zluda.device.amd.emulator.schedule import LDS_WINDOW, NOTHING, Launch, Outcome, Scheduler
 from zluda.device.base import APART, Code, Dim3, Kernel, KernelParameter, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.cpu.memory import HostMemory, Memory
@@ -141,7 +141,7 @@ class EmulatedDevice(HostMemory):
         self._scheduler, self.seeded = Scheduler(threads, seed=seed), seed != 0
         self._structures: int | None = None
         self._kernarg: tuple[int, int] = (0, 0)  # address and size of the buffer for kernel arguments
-        self.instructions = 0
+        self.instructions, self.counts = 0, NOTHING
         self.stack_bytes = LEAST_STACK
 
     # --- code ------------------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ class EmulatedDevice(HostMemory):
         Of a grid whose blocks are launched ``together`` all begin in order, whatever the seed, and of a
         cooperative one before any has to end.
 
-        ``count`` leaves the number of executed wave instructions in :attr:`instructions`. Raises LaunchError
-        with kernel, block and address for a launch that faults or is not possible, UnsupportedError for an
-        instruction that is not known.
+        ``count`` leaves the number of executed wave instructions in :attr:`instructions`, and more in
+        :attr:`counts`. Raises LaunchError with kernel, block and address for a launch that faults or is not
+        possible, UnsupportedError for an instruction that is not known.
         """
         if not isinstance(kernel, EmulatedKernel):
             raise DeviceError(self.name, f"kernel {kernel.name} was not loaded on this device")
@@ -209,7 +209,7 @@ class EmulatedDevice(HostMemory):
         launch.host_bytes = host.size
         launch.resident = launch.blocks if together.cooperative else 0
         outcome = self._scheduler.run(launch, count=count, timeout_s=self.timeout_s)
-        self.instructions = outcome.instructions
+        self.instructions, self.counts = outcome.instructions, outcome.counts
         if outcome.fault:
             raise self._error(kernel, grid, block, outcome)
 

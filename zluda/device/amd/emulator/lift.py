@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from zluda.compiler.amd.code_object import CodeObject, KernelEntry
 from zluda.compiler.amd.disassembler import Disassembler
+from zluda.compiler.amd.report import unit_of
 from zluda.compiler.amd.targets import Target
 from zluda.compiler.ir import Builder, Module, Value, constant
 from zluda.device.amd.emulator import access, lds, memory, scalar, state, vector
@@ -117,7 +118,10 @@ class _Lifter:
         wave.vgpr_index = None
         body = self._instructions(leader)
         if self.count:
-            self._count(len(body))
+            self._count(state.COUNT, constant("i64", len(body)))
+            vector = sum(unit_of(i.mnemonic) == "vector" for i in body)
+            if vector:
+                self._count(state.VECTOR, constant("i64", vector))
         for number, instruction in enumerate(body, 1):
             wave.offset = instruction.offset
             if self._control(instruction):
@@ -144,14 +148,22 @@ class _Lifter:
         elif name.startswith("ds_"):
             lds.lift(wave, instruction)
         elif name.startswith(_MEMORY):
+            if self.count and not name.startswith("scratch_"):
+                self._count_bytes(instruction)
             memory.lift(wave, instruction)
         else:
             raise wave.unsupported(f"instruction {name}")
 
-    def _count(self, instructions: int) -> None:
+    def _count(self, field: int, more: Value) -> None:
         b = self.b
-        place = b.gep(S, state.COUNT)
-        b.store(b.add(b.load("i64", place, align=8), instructions), place, align=8)
+        place = b.gep(S, field)
+        b.store(b.add(b.load("i64", place, align=8), more), place, align=8)
+
+    def _count_bytes(self, instruction: Instruction) -> None:
+        """What the lanes that execute ask of memory."""
+        size = memory.accessed_bytes(instruction.mnemonic)
+        lanes = self.b.intrinsic("ctpop", self.wave.exec_mask())
+        self._count(state.BYTES, self.b.mul(self.b.resize(lanes, "i64"), size))
 
     # --- control flow ----------------------------------------------------------------------------------
 

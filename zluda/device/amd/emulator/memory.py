@@ -17,6 +17,27 @@ _WITHOUT_EFFECT = re.compile(r"(buffer|global|flat)_(gl[01]_inv|wbinvl1.*|wbl2|i
 _NAME = re.compile(r"(?P<space>global|flat|scratch|buffer)_(?P<action>load|store|atomic)_(?P<what>\w+)")
 
 
+_BITS = re.compile(r"b(32|64|96|128)")
+_WORDS = re.compile(r"dwordx(\d)")
+_SIZES = (("dword", 4), ("short", 2), ("d16", 2), ("16", 2), ("byte", 1), ("8", 1))
+
+
+def accessed_bytes(mnemonic: str) -> int:
+    """Bytes of a lane's access; 0 for what accesses nothing."""
+    match = _NAME.fullmatch(mnemonic)
+    if match is None:
+        return 0
+    what = match["what"]
+    if match["action"] == "atomic":
+        return 8 if what.endswith(("x2", "64")) else 4
+    words, bits = _WORDS.search(what), _BITS.search(what)
+    if words is not None:
+        return 4 * int(words[1])
+    if bits is not None:
+        return int(bits[1]) // 8
+    return next((size for word, size in _SIZES if word in what), 4)
+
+
 class Place(Protocol):
     """Where a lane's bytes are."""
 

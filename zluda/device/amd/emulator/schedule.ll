@@ -124,6 +124,10 @@ wave:
   %s = getelementptr i8, ptr %records, i64 %so
   %pcount = getelementptr i8, ptr %s, i64 ${COUNT}
   %done = load i64, ptr %pcount
+  %pcount2 = getelementptr i8, ptr %s, i64 ${VECTOR}
+  %done2 = load i64, ptr %pcount2
+  %pcount3 = getelementptr i8, ptr %s, i64 ${BYTES}
+  %done3 = load i64, ptr %pcount3
   br label %line
 line:                                             ; templates are whole cache lines
   %c = phi i64 [ 0, %wave ], [ %c1, %line ]
@@ -136,6 +140,8 @@ line:                                             ; templates are whole cache li
   br i1 %lines, label %line, label %registers
 registers:
   store i64 %done, ptr %pcount
+  store i64 %done2, ptr %pcount2
+  store i64 %done3, ptr %pcount3
   %px = getelementptr i32, ptr %s, i32 %ix
   store i32 %x32, ptr %px
   %py = getelementptr i32, ptr %s, i32 %iy

@@ -52,6 +52,24 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What all waves of a launch executed: instructions, those of them for the vector unit, and the bytes of
+    memory that their lanes asked for, by vector instructions."""
+
+    instructions: int = 0
+    vector: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.instructions + other.instructions, self.vector + other.vector, self.bytes + other.bytes
+        )
+
+
+NOTHING = Counts()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a launch ended: a code of ``state.FAULTS`` (0: well) with its place, and what was counted.
 
@@ -69,6 +87,7 @@ class Outcome:
     full_mask: int = 0
     wave: int = 0
     size: int = 0
+    counts: Counts = NOTHING
 
 
 class _Thread:
@@ -126,13 +145,14 @@ class _Thread:
         record.progress = record.quiet = record.stuck = record.kept_digest = 0
         record.random = (seed * 0x9E3779B97F4A7C15 | 1) & (1 << 64) - 1
 
-    def counted(self, launch: Launch) -> int:
-        """Instructions that all waves have executed."""
-        total = 0
+    def counted(self, launch: Launch) -> Counts:
+        """What all waves have executed."""
+        total = NOTHING
         for slot in self.slots:
             for wave in range(launch.waves):
-                place = slot.waves + wave * launch.wave_bytes + state.COUNT
-                total += ctypes.c_uint64.from_address(place).value
+                record = slot.waves + wave * launch.wave_bytes
+                places = (record + field for field in (state.COUNT, state.VECTOR, state.BYTES))
+                total += Counts(*(ctypes.c_uint64.from_address(place).value for place in places))
         return total
 
     def resident(self, launch: Launch) -> Iterator[tuple[int, int, int, int]]:
@@ -173,7 +193,7 @@ class Scheduler:
                 worker.begin(self.seed)
             self._execute(job, workers, timeout_s, deep=launch.host_bytes >= _DEEP_HOST_BYTES)
             del keep
-            counted = sum(w.counted(launch) for w in workers) if count else 0
+            counted = sum((w.counted(launch) for w in workers), NOTHING) if count else NOTHING
             if job.fault in (state.TIMEOUT, state.HANG):
                 return self._hang(job, launch, workers)
         code, size = state.fault_code(job.fault)
@@ -184,9 +204,10 @@ class Scheduler:
             lane,
             job.fault_address,
             job.fault_offset,
-            counted,
+            counted.instructions,
             wave=wave,
             size=size,
+            counts=counted,
         )
 
     def _hang(self, job: state.Job, launch: Launch, workers: Sequence[_Thread]) -> Outcome:

@@ -14,6 +14,8 @@ BUDGET = 656  # i32: backward branches until the wave yields
 GENERATION = 660  # i32: the barrier generation that the wave has signalled for
 PRIVATE = 672  # i64: host address of the wave's scratch
 ISSUED = 680  # i64: a clock that only counts, for s_memtime
+VECTOR = 688  # i64: instructions of the vector unit among those counted
+BYTES = 696  # i64: bytes of memory that lanes have asked for, where they are counted
 VGPRS = 704
 
 
