@@ -120,6 +120,8 @@ class Ring:
         """Move ``tail`` (not the shared one: see :meth:`release`). ``outermost``: slot and number of the last
         outermost call entered in what was consumed, if there is one.
         """
+        first = RING_HEADER_BYTES + self.tail % self.capacity * SLOT_BYTES
+        self._forget(first, first + slots * SLOT_BYTES)
         self.tail += slots
         if outermost is not None:
             self._held = outermost
@@ -154,7 +156,13 @@ class Ring:
             self._map.madvise(_MADV_POPULATE_READ, RING_HEADER_BYTES + start, end - start)
         except OSError:  # a kernel before 5.14, or a full disk: the producer goes on as it would have
             end = whole
+        self._forget(RING_HEADER_BYTES + start, RING_HEADER_BYTES + end)
         self._warm = end
+
+    def _forget(self, start: int, end: int) -> None:
+        """Have bytes of the file not count as this process's memory any more; in the file they stay."""
+        start = start // mmap.PAGESIZE * mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def close(self) -> None:
         self._map.close()

@@ -36,9 +36,7 @@ from zluda.tracefile.records import (
 
 SELECT_COUNTS = """
 SELECT
-    (SELECT count(*) FROM call),
-    (SELECT count(*) FROM call WHERE end_ns IS NULL),
-    (SELECT count(DISTINCT thread) FROM call),
+    calls, calls - ended, threads,
     (SELECT count(*) FROM launch),
     (SELECT count(DISTINCT name) FROM function WHERE id IN (SELECT function FROM shape)),
     (SELECT count(*) FROM module),
@@ -49,6 +47,7 @@ SELECT
     (SELECT count(*) FROM payload),
     (SELECT count(*) FROM blob),
     (SELECT coalesce(sum(count), 0) FROM gap)
+FROM (SELECT count(*) AS calls, count(end_ns) AS ended, count(DISTINCT thread) AS threads FROM call)
 """  # in the order of the fields of Counts
 
 NO_TIMES = (
