@@ -76,7 +76,7 @@ def test_launches_that_did_not_run_are_gaps_of_the_kept_replay(case: Case, tmp_p
 
 def test_a_replay_never_overwrites_its_record(case: Case) -> None:
     program(case)
-    with pytest.raises(TraceError, match="overwrite"):
+    with pytest.raises(TraceError, match="is the file that is read"):
         case.replay({"add": add}, output=case.path)
     with open_trace(case.path) as trace:
         assert trace.counts().launches == 2
@@ -152,3 +152,18 @@ def test_options_of_other_versions_are_refused_by_name(
     case.record.__exit__()
     with pytest.raises(error, match=text):
         zluda.replay(case.path, **{"device": "cpu", **options})  # type: ignore[arg-type]
+
+
+def test_a_replay_that_fails_leaves_the_trace_that_was_there(case: Case, tmp_path: Path) -> None:
+    program(case)
+    kept = tmp_path / "replayed.bin"
+    case.replay({"add": add}, output=kept)
+    before = kept.read_bytes()
+
+    def give_up(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        zluda.replay(case.path, device="cpu", output=kept, progress=give_up)
+    assert kept.read_bytes() == before
+    assert not list(tmp_path.glob(".zluda-*"))
