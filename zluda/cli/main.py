@@ -20,11 +20,13 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 VERBS = {
     "trace": ("zluda.cli.trace", "record a CUDA program on an NVIDIA host"),
     "replay": ("zluda.cli.replay", "replay a trace on a device and compare every launch with the record"),
+    "isolate": ("zluda.cli.isolate", "say which layer is at fault where a trace does not replay as recorded"),
     "compile": ("zluda.cli.compile", "compile PTX for a target: LLVM IR, assembly, objects, code objects"),
     "precompile": (
         "zluda.cli.precompile",
         "compile all kernels of traces, programs, libraries into the cache",
     ),
+    "check": ("zluda.cli.check", "say what of a file would not translate or replay, and why"),
     "cache": ("zluda.cli.cache", "look into the kernel cache, empty it, take it elsewhere"),
     "doctor": ("zluda.cli.doctor", "say whether this machine is fit, and if not what to install"),
     "diff": ("zluda.cli.diff", "compare two traces or replays"),

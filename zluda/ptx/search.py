@@ -98,12 +98,13 @@ def _anywhere(data: Buffer, start: int, stop: int, progress: Progress | None) ->
     while at < stop:
         end = min(at + _STEP, stop)
         found = [*_fatbins(data, at, end, stop), *_texts(data, at, end, stop)]
-        reached = end
+        free = at  # a fatbin's own PTX, where it is not compressed, is no piece of its own
         for piece in sorted(found, key=lambda one: one.start):
-            if piece.start >= at:
+            if piece.start >= free:
                 yield piece
-                at = reached = max(reached, piece.stop)
-        _looked(data, at if reached == end else end, reached, progress)
+                free = piece.stop
+        reached = max(end, free)
+        _looked(data, at, reached, progress)
         at = reached
 
 

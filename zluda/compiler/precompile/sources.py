@@ -68,7 +68,7 @@ def _file(path: Path, *, named: bool) -> Iterator[Source]:
             with open_trace(path) as trace:
                 yield from _trace(trace, path)
             return
-        if not named and not _promising(head):
+        if not named and not is_promising(head):
             return
         with path.open("rb") as file, mapped(file) as data:
             found = list(_modules(data))
@@ -90,7 +90,7 @@ def _file(path: Path, *, named: bool) -> Iterator[Source]:
         yield Source(str(path), problem="holds no PTX")
 
 
-def _promising(head: bytes) -> bool:
+def is_promising(head: bytes) -> bool:
     """Whether a file of a directory is to be looked into: sources of CUDA C++ can hold PTX's words, too."""
     kind = identify(head)
     if kind is Container.PTX:

@@ -21,8 +21,8 @@ class Image:
     """One module: where it is, what it was built for, and its PTX, which is read when it is asked for.
 
     ``digest`` tells PTX apart (None: there is none); ``size`` is that of the PTX as it is stored.
-    ``launched``: the kernels that matter (None: all). ``machine_code`` counts kernels without PTX;
-    ``problem`` says what is wrong with the container.
+    ``launched``: the kernels that matter (None: all). ``machine_code`` has those without
+    PTX, by name; ``problem`` says what is wrong with the container.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Image:
     digest: bytes | None = None
     size: int = 0
     launched: frozenset[str] | None = None
-    machine_code: int = 0
+    machine_code: frozenset[str] = frozenset()
     problem: str = ""
 
 
@@ -76,10 +76,10 @@ def _target(text: bytes) -> str:
 
 def _of_cubin(data: Buffer, piece: Piece, name: str) -> Image:
     try:
-        kernels = len(cubin_kernels(data[piece.start : piece.stop]))
+        kernels = frozenset(cubin_kernels(data[piece.start : piece.stop]))
     except PtxError as error:
         return Image(name, piece.start, (), problem=str(error))
-    return Image(name, piece.start, (), machine_code=max(kernels, 1))
+    return Image(name, piece.start, (), machine_code=kernels)
 
 
 def _of_fatbin(data: Buffer, piece: Piece, name: str) -> Image:
@@ -97,10 +97,10 @@ def _of_fatbin(data: Buffer, piece: Piece, name: str) -> Image:
     )
 
 
-def _machine_code(entries: Sequence[FatbinEntry]) -> int:
-    """How many kernels the smallest machine code has."""
+def _machine_code(entries: Sequence[FatbinEntry]) -> frozenset[str]:
+    """The kernels of the smallest machine code: other architectures' have the same."""
     native = min((one for one in entries if one.kind == KIND_ELF), key=lambda one: one.size, default=None)
-    return max(len(cubin_kernels(native.payload())), 1) if native is not None else 1
+    return frozenset() if native is None else frozenset(cubin_kernels(native.payload()))
 
 
 def _digest(stored: bytes) -> bytes:
@@ -121,5 +121,5 @@ def _of_module(trace: Trace, module: LoadedModule, name: str, kernels: frozenset
     architectures = tuple(dict.fromkeys(image.architecture for image in module.images if image.architecture))
     text = trace.ptx(module)
     if text is None:
-        return Image(name, 0, architectures, launched=kernels, machine_code=len(kernels))
+        return Image(name, 0, architectures, launched=kernels, machine_code=kernels)
     return Image(name, 0, architectures, _target(text), lambda: text, _digest(text), len(text), kernels)

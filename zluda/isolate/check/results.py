@@ -32,7 +32,11 @@ class Kind(Enum):
     DAMAGED = "damaged", "error", "A container of device code is truncated or corrupt."
     SYMBOL = "symbol", "warning", "A driver function is imported whose effect is not replayed."
     GAP = "gap", "warning", "Something was not captured when the trace was recorded."
+    LINKED = "linked", "note", "Machine code that was linked of modules whose PTX is there as well."
     LIBRARY = "library", "note", "The program stands on a library of NVIDIA's with kernels of its own."
+
+
+KINDS = {kind.value: kind for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ class Report:
             for _, finding in file.every_finding()
             if finding.kind in (Kind.CALL, Kind.DAMAGED) or (finding.kind is Kind.PTX and not finding.kernel)
         ]
-        machine_code = sum(module.machine_code or bool(_is_machine_code(module)) for module in modules)
+        machine_code = sum(module.machine_code for module in modules)
         return TargetVerdict(target, kernels - refused, refused, machine_code, len(other))
 
     @property
@@ -197,7 +201,3 @@ class Report:
             "by": "compiling" if self.compiled else "instruction forms",
             "files": [file.as_dict() for file in self.files],
         }
-
-
-def _is_machine_code(module: ModuleReport) -> bool:
-    return any(finding.kind is Kind.MACHINE_CODE for finding in module.findings)

@@ -17,7 +17,7 @@ from zluda.ptx import Instruction, Module, parse_module
 from zluda.ptx.forms import Form, FormTable, places_of, sample
 from zluda.records import dataclass
 
-WHOLE_TEXT = 1 << 20
+WHOLE_TEXT = 1 << 18
 """Characters up to which all of a module is parsed: of larger ones, the sampled instructions are."""
 
 _REACHING = "__zluda_reaches_{}"
@@ -87,25 +87,23 @@ class Preflight:
     def _findings(
         self, module: Module, kernel: str, function: str, forms: Mapping[Form, int]
     ) -> Iterator[Finding]:
+        """One for each thing that is said, at the first of the instructions of which it is."""
         bad = {form for form in forms if self._refused.get(form)}
-        if not bad:
-            return
-        for form, place in sorted(places_of(module, function, bad).items(), key=lambda item: item[1]):
+        places = places_of(module, function, bad) if bad else {}
+        said: dict[tuple[str, tuple[str, ...]], list[Form]] = {}
+        for form in sorted(places, key=lambda one: places[one]):
             by_reason: dict[str, list[str]] = {}
             for target, what in self._refused[form].items():
                 by_reason.setdefault(what, []).append(target)
-            text = " ".join(module.code[place : module.code.index(";", place) + 1].split())
             for what, targets in by_reason.items():
-                yield Finding(
-                    Kind.INSTRUCTION,
-                    what,
-                    () if len(targets) == len(self.targets) else tuple(targets),
-                    kernel,
-                    "" if function == kernel else function,
-                    module.line(place),
-                    text,
-                    forms[form],
-                )
+                everywhere = len(targets) == len(self.targets)
+                said.setdefault((what, () if everywhere else tuple(targets)), []).append(form)
+        for (what, some), same in said.items():
+            place = places[same[0]]
+            text = " ".join(module.code[place : module.code.index(";", place) + 1].split())
+            inner = "" if function == kernel else function
+            count = sum(forms[form] for form in same)
+            yield Finding(Kind.INSTRUCTION, what, some, kernel, inner, module.line(place), text, count)
 
     # --- forms that were not met before ------------------------------------------------------------------
 
