@@ -27,6 +27,7 @@ from texture_cases.spec import (
     constant_level,
     ramp,
     random_bits,
+    spread,
     words,
 )
 
@@ -36,6 +37,8 @@ GRAD_3D = (
     "tex.grad.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], {%w3,%w4,%w5,%w5}, {%w6,%w7,%w8,%w8};"
 )
 GRAD_CUBE = GRAD_3D.replace("grad.3d", "grad.cube")
+TEX_3D = "tex.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}];"
+LEVEL_3D = "tex.level.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], %w3;"
 LEVEL_2D = "tex.level.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}], %w2;"
 LEVEL_CUBE = "tex.level.cube.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}], %w3;"
 TEX_2D = "tex.2d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1}];"
@@ -80,9 +83,9 @@ def gradients() -> Iterator[Case]:
     for bits in (8, 10, 14):
         a, c = (_short(state, n, bits, 1) * scale for _ in range(2))
         yield case(f"sum.{bits}", LEVELS, [a, zero, c, zero])
-    for bits, spread in ((9, 0), (10, 1), (10, 4), (24, 1)):
-        four = [_short(state, n, bits, spread) * scale for _ in range(4)]
-        yield case(f"four.{bits}.{spread}", LEVELS, four)
+    for bits, octaves in ((9, 0), (10, 1), (10, 4), (24, 1)):
+        four = [_short(state, n, bits, octaves) * scale for _ in range(4)]
+        yield case(f"four.{bits}.{octaves}", LEVELS, four)
     small = [_short(state, n, 10, 5) * scale / 16 for _ in range(2)]
     yield case(
         "sum.small",
@@ -445,39 +448,75 @@ def _window_of(level: int) -> Callable[[Texture, int], Array]:
     return data
 
 
-def unsettled() -> Iterator[Case]:
-    """What no rule is known of: probes within a cube's face, sums of slices that are far apart, ties of axes.
-
-    No GPU was asked yet: ``python probe.py -o DIR --only unsettled``, some seconds.
-    """
+def faces() -> Iterator[Case]:
+    """Probes within a cube's face, sums of slices that are far apart, ties of axes."""
     state = np.random.RandomState(106)
     n = 2000
     angle = state.uniform(-np.pi, np.pi, n)
     long, wide = 2.0 ** state.uniform(0, 4, n), 2.0 ** state.uniform(-2, 1, n)
-    edge = 256
     at = state.uniform(-0.5, 0.5, (2, n))
-    zero = np.zeros(n)
-    for name, flags in (("", NORMALIZED | NO_TRILINEAR), (".seamless", NORMALIZED | NO_TRILINEAR | SEAMLESS)):
-        for axis in (0, 1):
-            for number in range(8):
-                t = replace(_window(number, axis), slices=6, cube=True, flags=flags)
-                du = np.stack([long * np.cos(angle), long * np.sin(angle)]) * 2 / edge
-                dv = np.stack([-wide * np.sin(angle), wide * np.cos(angle)]) * 2 / edge
-                columns = words(zero + 1.0, at[1], at[0], zero, du[1], du[0], zero, dv[1], dv[0])
-                case = f"unsettled.cube{name}.{'xy'[axis]}{number}"
-                yield Case(case, t, GRAD_CUBE, columns, 4)
+    columns = _on_first_face(at, long, wide, angle)
+    yield from _cube_windows("way.face", columns, (0, 1))
+    yield from _cube_windows("way.face.seamless", columns, (0,), SEAMLESS)
     # Two slices whose sums cancel: a texel of 1 against one of 2^-k, over every weight of the first.
     for distance in range(1, 13):
         pair = Texture((1, 1, 2), data=_two_slices(distance), filter=LINEAR)
         z = (np.arange(0, 513) / 256 + 0.25).astype(np.float32)
-        form = "tex.3d.v4.f32.f32 {%r0,%r1,%r2,%r3}, [%t, {%w0,%w1,%w2,%w2}];"
-        yield Case(f"unsettled.slices.{distance}", pair, form, words(HALF, HALF, z), 1)
+        yield Case(f"bits.slices.{distance}", pair, TEX_3D, words(HALF, HALF, z), 1)
     # Both gradients, their sum and difference as long as one another in ten bits, and nearly so.
-    base = _short(state, n, 10, 0) * 8
+    base, zero = _short(state, n, 10, 0) * 8, np.zeros(n)
     near = base * (1 + state.randint(-3, 4, n) / 2048)
     for number in range(8):
         columns = words(HALF, HALF, *(np.stack([base, zero, near * 0.0, near]) / 256).astype(np.float32))
-        yield Case(f"unsettled.ties.{number}", _window(number, 0), GRAD_2D, columns, 4)
+        yield Case(f"footprint.window.way.ties.x{number}", _window(number, 0), GRAD_2D, columns, 4)
+
+
+def _on_first_face(at: Array, long: Array, wide: Array, angle: Array) -> Array:
+    """Places on the face of x = 1 of a cube of 256 texels an edge, and two gradients across each other."""
+    one, zero = np.ones(len(angle)), np.zeros(len(angle))
+    du = np.stack([long * np.cos(angle), long * np.sin(angle)]) / 128
+    dv = np.stack([-wide * np.sin(angle), wide * np.cos(angle)]) / 128
+    return words(one, at[1], at[0], zero, du[1], du[0], zero, dv[1], dv[0])
+
+
+def _cube_windows(name: str, columns: Array, axes: tuple[int, ...], flags: int = 0) -> Iterator[Case]:
+    for axis in axes:
+        for number in range(8):
+            plain = NORMALIZED | NO_TRILINEAR | flags
+            t = replace(_window(number, axis), slices=6, cube=True, flags=plain)
+            yield Case(f"footprint.cube.{name}.{'xy'[axis]}{number}", t, GRAD_CUBE, columns, 4)
+
+
+def unsettled() -> Iterator[Case]:
+    """What no rule is known of: sums of levels and probes that are far apart, probes over a cube's edge.
+
+    No GPU was asked yet: ``python probe.py -o DIR --only unsettled``, some seconds.
+    """
+    state = np.random.RandomState(107)
+    n = 8000
+    places = state.uniform(0, 1, (3, n)).astype(np.float32)
+    lods = state.uniform(0, 4, n).astype(np.float32)
+    plain = {"flags": NORMALIZED, "filter": LINEAR, "address": (WRAP, WRAP, WRAP)}
+    for format, data in (("f32", spread(93, 12)), ("f16", spread(94, 7)), ("srgb", random_bits(92))):
+        kind, flags = (format, NORMALIZED) if format != "srgb" else ("u8", NORMALIZED | SRGB)
+        channels = 4 if format == "srgb" else 1
+        base = Texture((64, 64, 0), kind, channels, data, **{**plain, "flags": flags})  # type: ignore[arg-type]
+        solid = replace(base, size=(16, 16, 16))
+        yield Case(f"unsettled.{format}.3d", solid, TEX_3D, words(*places), channels)
+        mips = replace(base, levels=5, mip_filter=LINEAR)
+        yield Case(f"unsettled.{format}.levels", mips, LEVEL_2D, words(*places[:2], lods), channels)
+        deep = replace(solid, levels=4, mip_filter=LINEAR)
+        yield Case(f"unsettled.{format}.3d.levels", deep, LEVEL_3D, words(*places, lods), channels)
+        like = (state.normal(0, 1, (4, n)) * 2.0 ** state.uniform(0, 4, n) / 64).astype(np.float32)
+        probed = replace(base, anisotropy=16)
+        yield Case(f"unsettled.{format}.probes", probed, GRAD_2D, words(*places[:2], *like), channels)
+        both = replace(mips, anisotropy=16)
+        yield Case(f"unsettled.{format}.probes.levels", both, GRAD_2D, words(*places[:2], *like), channels)
+    n = 1500
+    angle = state.uniform(-np.pi, np.pi, n)
+    long, wide = 2.0 ** state.uniform(2, 4, n), 2.0 ** state.uniform(-1, 1, n)
+    near = 1 - np.stack([np.abs(state.uniform(0, 12, n)), state.uniform(64, 192, n)]) / 128
+    yield from _cube_windows("unsettled.edge", _on_first_face(near, long, wide, angle), (0, 1))
 
 
 def _two_slices(distance: int) -> Callable[[Texture, int], Array]:

@@ -583,12 +583,18 @@ __device__ __noinline__ Facing zluda_facing(float x, float y, float z) {
 // What is no cube has one face: a fetch of the wrong kind does not leave the texels.
 static __device__ bool has_faces(const Descriptor *t) { return (t->geometry & CUBE) != 0; }
 
-static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {
+static __device__ Where on_faces(u64 t, u64 s, u32 layer, float x, float y, float z) {
   Facing at = zluda_facing(x, y, z);
   Where w = {__zluda_descriptor(t), __zluda_descriptor(s), at.s, at.t, 0, 0, 0, 0, 0};
   if (has_faces(w.t)) w.slice = at.face + 6 * layer_of(w.t, layer);
-  if (has_faces(w.t) && w.s->flags & SEAMLESS && w.s->filter) return zluda_sampled<SEAMLESS_FACES>(w, lod, has_lod);
-  return zluda_sampled<2>(w, lod, has_lod);
+  return w;
+}
+
+static __device__ bool seamless(Where w) { return has_faces(w.t) && w.s->flags & SEAMLESS && w.s->filter; }
+
+static __device__ uint4 sampled_cube(u64 t, u64 s, u32 layer, float x, float y, float z, float lod, u32 has_lod) {
+  Where w = on_faces(t, s, layer, x, y, z);
+  return seamless(w) ? zluda_sampled<SEAMLESS_FACES>(w, lod, has_lod) : zluda_sampled<2>(w, lod, has_lod);
 }
 
 ENTRY uint4 __zluda_tex_cube(u64 t, u64 s, float x, float y, float z, float lod, u32 has_lod) {
@@ -925,18 +931,40 @@ static __device__ float way(Direction from, int face, Direction to, int other, i
   return sum_of(in_texels(__fmul_rn(near, 0.5f), size), in_texels(__fmul_rn(far, 0.5f), size));
 }
 
-ENTRY float __zluda_lod_cube(u64 t, u64 s, float x, float y, float z, float ax, float ay, float az, float bx,
-                             float by, float bz) {
-  u32 size = __zluda_descriptor(t)->level[0].width;
-  Direction p = on_cube(x, y, z);
-  Direction a = on_cube(__fadd_rn(x, ax), __fadd_rn(y, ay), __fadd_rn(z, az));
-  Direction b = on_cube(__fadd_rn(x, bx), __fadd_rn(y, by), __fadd_rn(z, bz));
+// The gradient along a face's axis: `u` and `v` of a place there may be the negative coordinate.
+static __device__ Vector3 on_face(Direction from, int face, Direction to, int other, u32 size) {
+  float x = way(from, face, to, other, face < 2 ? 2 : 0, size);
+  float y = way(from, face, to, other, face / 2 == 1 ? 2 : 1, size);
+  return {face == 0 || face == 5 ? -x : x, face == 2 ? y : -y, 0};
+}
+
+// The footprint of a place on a cube and the two at its gradients' ends; to the opposite face it is all there is.
+static __device__ Footprint cube_footprint(const Descriptor *t, const Descriptor *s, Direction p, Direction a,
+                                           Direction b) {
+  u32 size = t->level[0].width;
   int face = face_of(p), first = face_of(a), second = face_of(b);
-  if (first == (face ^ 1) || second == (face ^ 1)) return -NO_LOD * 0.00390625f;
-  int u = face < 2 ? 2 : 0, v = face / 2 == 1 ? 2 : 1;
-  Vector3 to_a = {way(p, face, a, first, u, size), way(p, face, a, first, v, size), 0};
-  Vector3 to_b = {way(p, face, b, second, u, size), way(p, face, b, second, v, size), 0};
-  return footprint_of(__zluda_descriptor(s), to_a, to_b, false, first != face || second != face).lod;
+  if (first == (face ^ 1) || second == (face ^ 1)) return {-NO_LOD * 0.00390625f, 0, 0, 0};
+  return footprint_of(s, on_face(p, face, a, first, size), on_face(p, face, b, second, size), false,
+                      first != face || second != face);
+}
+
+static __device__ uint4 cube_by_gradients(u64 t, u64 s, u32 layer, float x, float y, float z, float ax, float ay,
+                                          float az, float bx, float by, float bz) {
+  Where w = on_faces(t, s, layer, x, y, z);
+  Footprint f = cube_footprint(w.t, w.s, on_cube(x, y, z),
+                               on_cube(__fadd_rn(x, ax), __fadd_rn(y, ay), __fadd_rn(z, az)),
+                               on_cube(__fadd_rn(x, bx), __fadd_rn(y, by), __fadd_rn(z, bz)));
+  return seamless(w) ? zluda_probed<SEAMLESS_FACES>(w, f) : zluda_probed<2>(w, f);
+}
+
+ENTRY uint4 __zluda_grad_cube(u64 t, u64 s, float x, float y, float z, float ax, float ay, float az, float bx,
+                              float by, float bz) {
+  return cube_by_gradients(t, s, 0, x, y, z, ax, ay, az, bx, by, bz);
+}
+
+ENTRY uint4 __zluda_grad_acube(u64 t, u64 s, u32 layer, float x, float y, float z, float ax, float ay, float az,
+                               float bx, float by, float bz) {
+  return cube_by_gradients(t, s, layer, x, y, z, ax, ay, az, bx, by, bz);
 }
 
 // --- tld4 ------------------------------------------------------------------------------------------------

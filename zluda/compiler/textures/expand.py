@@ -277,7 +277,7 @@ def _tex(w: _Writer, i: Instruction) -> None:
         lod = rest.pop(0)
     elif i.has("grad"):
         gradients = _gradients(w, geometry, rest.pop(0), rest.pop(0))
-        if geometry.dimensions == 3:
+        if geometry.dimensions == 3 and not geometry.cube:
             lod, gradients = _gradient_lod(w, place, gradients), []
     chosen = Immediate(int(i.has("level") or i.has("grad")))
     offsets = [] if geometry.cube else _words(_offsets(rest, geometry)[: geometry.dimensions])
@@ -298,9 +298,8 @@ def _gradients(w: _Writer, geometry: Geometry, dx: Operand, dy: Operand) -> list
 
 
 def _gradient_lod(w: _Writer, place: _Place, gradients: list[Operand]) -> Register:
-    """The level of detail of a footprint where gradients are differences of places, and never anisotropic."""
-    shape = "cube" if place.geometry.cube else "3d"
-    return w.value(f"lod_{shape}", T.B32, [*place.objects, *_words([*place.coordinates, *gradients])])
+    """The level of detail of a footprint in three dimensions, which is never anisotropic."""
+    return w.value("lod_3d", T.B32, [*place.objects, *_words([*place.coordinates, *gradients])])
 
 
 def _fetch(w: _Writer, i: Instruction, name: str, arguments: list[tuple[ScalarType, Operand]]) -> None:
