@@ -24,6 +24,7 @@ from zluda.compiler.lower.lanewise import (
     Lowering,
     reads_carry,
     unsupported,
+    with_one_nan,
     writes_carry,
 )
 from zluda.compiler.lower.table import lower
@@ -295,6 +296,8 @@ class FunctionCodegen(RegisterFile):
         element = self.element_of(destination)
         if element in FLOAT_BITS:
             parts = tuple(self.b.bitcast(p, element) for p in lanes.parts)
+            if self.b.arithmetic is not None:
+                parts = tuple(with_one_nan(self.b, p) for p in parts)
             lanes = Lanes(lanes.shape, parts)
         else:
             lanes = self.resize(self.observe(lanes), destination.type.bits, signed=signed)

@@ -54,8 +54,9 @@ class Module:
 
     ``stack`` and ``tables`` are the types of pointers to stack memory and to constant tables; ``helpers`` the
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
-    ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's. ``compact``: what
-    takes many instructions is rather called than written out. ``marks``: a comment says which line of PTX
+    ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's;
+    ``nan_by_arithmetic``: they are NVIDIA's where arithmetic gave them, and made so elsewhere. ``compact``:
+    what takes many instructions is rather called than written out. ``marks``: a comment says which line of PTX
     the lines after it are for.
     """
 
@@ -64,6 +65,7 @@ class Module:
     helpers: str = "noinline nounwind"
     approximate: Approximate | None = None
     any_nan: bool = False
+    nan_by_arithmetic: bool = False
     compact: bool = False
     marks: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
@@ -150,6 +152,15 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 _RIGHT_IDENTITY = {"add": 0, "sub": 0, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "mul": 1}
 
 
+_ARITHMETIC = (
+    *("fadd ", "fsub ", "fmul ", "fdiv ", "fneg ", "fptrunc ", "fpext ", "sitofp ", "uitofp "),
+    "call float @llvm.fabs.",
+    *("call float @llvm.fma.", "call float @llvm.sqrt.", "call float asm "),
+    *("call float @llvm.minimumnum.", "call float @llvm.maximumnum."),
+)
+"""How instructions begin whose NaN is the machine's own."""
+
+
 class Builder:
     """Writes the body of one function. Operands may be Values, or Python numbers beside a Value."""
 
@@ -160,6 +171,7 @@ class Builder:
         self._next = 0
         self.normal: set[str] = set()  # floats, or their bits, known not to be subnormal numbers: their refs
         self._known: dict[str, Value] = {}  # values of this basic block, by their text
+        self.arithmetic: set[str] | None = set() if module.nan_by_arithmetic else None
 
     def text(self) -> str:
         """The body, one instruction a line."""
@@ -180,7 +192,17 @@ class Builder:
         """Write ``%fresh = text`` and return the new value."""
         name = "%" + self.fresh()
         self.lines.append(f"{name} = {text}")
+        if self.arithmetic is not None and (text.startswith(_ARITHMETIC) or self._chosen(text)):
+            self.arithmetic.add(name)
         return Value(element, lanes, name)
+
+    def _chosen(self, text: str) -> bool:
+        """Whether a value is one of two that arithmetic gave."""
+        assert self.arithmetic is not None
+        if not text.startswith("select i1 "):
+            return False
+        either = (part.rpartition(" ")[2] for part in text.split(", ")[1:])
+        return all(ref in self.arithmetic or not ref.startswith("%") for ref in either)
 
     def pure(self, element: str, lanes: int, text: str) -> Value:
         """:meth:`define` for what depends on its operands alone: written once in a basic block."""

@@ -76,6 +76,15 @@ def as_float(b: Builder, value: Value, type: ScalarType) -> Value:
 _CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF}
 
 
+def with_one_nan(b: Builder, value: Value) -> Value:
+    """A float with NVIDIA's NaN for any that no arithmetic gave, on machines whose own is NVIDIA's."""
+    nan = _CANONICAL_NAN.get(value.width)
+    if nan is None or value.bits is not None or value.ref in (b.arithmetic or ()):
+        return value
+    bits = b.select(b.fcmp("uno", value, value), nan, b.bitcast(value, f"i{value.width}"))
+    return b.bitcast(bits, value.type)
+
+
 def canonical_nan(b: Builder, value: Value) -> Value:
     """A floating value's bits as an integer, with NVIDIA's NaN (f16 0x7fff, f32 0x7fffffff).
 

@@ -53,7 +53,8 @@ def kernel_ir(unit: Unit) -> str:
     ops = NvptxOps()
     choose_solo(unit)
     unit.ir.approximate = approximate.compute
-    unit.ir.any_nan = unit.numerics == "native"
+    unit.ir.any_nan = True
+    unit.ir.nan_by_arithmetic = unit.numerics != "native"
     unit.ir.compact = is_large(unit)
     for name in unit.functions:
         define_function(unit, name, ops, lambda f: LoopControl(f, lambda: None))

@@ -51,7 +51,7 @@ class MemoryOps(SpecialRegisters):
         )
 
     def in_window(self, f: FunctionCodegen, space: str, address: Lanes) -> Lanes:
-        """``isspacep``: the machine's; but ``.const`` variables are in global memory."""
+        """``isspacep`` of ``.global`` and ``.const``, whose variables are in global memory."""
         b, at = f.b, address.parts[0]
         constant_memory = self._in_const(f, at)
         if space == "const":

@@ -59,6 +59,8 @@ def is_passed_on(instruction: Instruction) -> bool:
         return (
             instruction.opcode == "ldu" or space == "shared::cluster" or not {*_said(instruction)} <= _PLAIN
         )
+    if instruction.opcode == "isspacep":  # constant memory is not where the machine has it
+        return instruction.slots["space"] not in ("const", "global")
     return instruction.opcode in PASSED_ON
 
 

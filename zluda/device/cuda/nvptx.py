@@ -16,7 +16,7 @@ from zluda.compiler.target import CompiledKernel
 from zluda.device.base import APART, Dim3, Kernel, KernelParameter, Together
 from zluda.device.cuda.device import CudaDevice
 from zluda.device.cuda.images import Image, load_module
-from zluda.device.cuda.launching import launch
+from zluda.device.cuda.launching import launch, parameter_slots
 from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
 from zluda.device.placement import FunctionAddresses, Variables
 from zluda.device.results import KERNEL_FAILURES, CudaError
@@ -46,6 +46,10 @@ class Loaded:
             "cuModuleGetFunction", ctypes.c_void_p, self._module, compiled.entry.encode()
         )
         self._dynamic_bytes, self._cluster_blocks = 0, _PORTABLE_CLUSTER
+        # The driver puts a parameter of 64 bytes' alignment at such an address of its constant bank, in which
+        # parameters begin at 0x210 on sm_90: not at 0 of the buffer.
+        slots = parameter_slots(self._library, self.handle, kernel=False) if compiled.parameter_bytes else []
+        self.offset = slots[0][0] if slots else 0
 
     def fill(self, addresses: Sequence[int]) -> None:
         """Write the table of addresses that the code reads."""
@@ -210,7 +214,7 @@ class NvptxDevice(CudaDevice):
         together = arrangement(kernel, grid, together)
         validate(kernel, grid, block, parameters, shared_bytes, max_shared=MAX_SHARED_BYTES)
         loaded = kernel.load()
-        packed = parameters[: kernel.parameter_bytes]
+        packed = bytes(loaded.offset) + parameters[: kernel.parameter_bytes]
         try:
             loaded.allow(shared_bytes, together.blocks)
             attributes = launch_attributes(together)

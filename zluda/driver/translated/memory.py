@@ -238,6 +238,14 @@ class MemoryEntries:
                 base, size = module.code.global_variable(name)
                 if base <= address < base + size:
                     return base, size
+        return self._array_at(address)
+
+    def _array_at(self, address: int) -> tuple[int, int] | None:
+        """The array in whose memory an address lies: a replay on a GPU reads it so."""
+        for _, array in self._state.arrays.items():
+            size = array.shape.size
+            if array.whole == 0 and array.address <= address < array.address + size:
+                return array.address, size
         return None
 
     @staticmethod
