@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import mmap
+import re
 import shutil
 import sqlite3
 import struct
@@ -512,7 +513,10 @@ class _Advised(mmap.mmap):
     error: OSError | None = None
 
     def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
-        assert (option, start % 4096) == (22, 0)  # MADV_POPULATE_READ
+        assert start % 4096 == 0
+        if option == mmap.MADV_DONTNEED:
+            return
+        assert option == 22  # MADV_POPULATE_READ
         self.asked.append((start - ring.RING_HEADER_BYTES, length))
         if self.error is not None:
             raise self.error
@@ -550,6 +554,33 @@ def test_pages_are_made_ahead_of_the_producer_in_its_first_lap(
     late.warm()
     assert _Advised.asked == []
     late.close()
+
+
+def _resident(path: Path) -> int:
+    """KiB of a file's mappings that count as this process's memory."""
+    mappings = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    return sum(
+        int(re.findall(r"^Rss: +(\d+)", one, re.M)[0])
+        for one in mappings
+        if str(path) in one.partition("\n")[0]
+    )
+
+
+def test_a_ring_that_was_read_does_not_count_as_the_recorders_memory(trace: Path) -> None:
+    producer = Producer.create(rings_directory(trace), ring_bytes=16 * MIB)
+    producer.record(ring.NOTE, 0, b"{}")
+    for _ in range(100):
+        producer.record(ring.DATA, 0, bytes(64 << 10))
+    producer.map.close()
+    assert _resident(producer.path) == 0
+    consumer = Ring(producer.path)
+    batch = consumer.batch(1 << 16)
+    assert batch is not None
+    assert _resident(producer.path) > 6 * 1024
+    batch.cut(1 << 62)
+    consumer.warm()
+    assert _resident(producer.path) <= 128
+    consumer.close()
 
 
 @pytest.mark.parametrize("begun", ["nothing", "an empty file", "a file without tables"])

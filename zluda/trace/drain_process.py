@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import sys
 import time
@@ -34,6 +33,7 @@ from zluda.tracefile.ring import (
     FLAG_STOPPED,
     Control,
     give_rings_back,
+    remove_rings,
     rings_directory,
 )
 
@@ -128,7 +128,7 @@ class Recorder:
         self.writer.close()
         if goes_on:
             give_rings_back(self.directory)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_rings(self.directory)
         return summary
 
     def _summary(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from zluda.trace import spec
 from zluda.trace.choice import Choice
 from zluda.trace.own_process import command_line
 from zluda.tracefile.drain import FUNCTIONS_FILE, META_FILE, OPTIONS_FILE
-from zluda.tracefile.ring import Control, rings_directory
+from zluda.tracefile.ring import Control, remove_rings, rings_directory
 from zluda.tracefile.schema import check_replaceable
 
 
@@ -90,7 +89,7 @@ class Recording:
                 control.close()
                 if busy:
                     raise Error(f"{self.trace}: another recorder is writing it")
-            shutil.rmtree(self.directory)
+            remove_rings(self.directory)
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{self.trace}{suffix}").unlink(missing_ok=True)
 

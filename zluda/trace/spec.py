@@ -373,8 +373,9 @@ def c_source() -> str:
     defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
     files = resources.files("zluda.trace.agent")
     parts = (files.joinpath(f"{name}.c").read_text("utf-8") for name in C_FILES)
+    shared = f"#define SHARED_RING {json.dumps(ring.SHARED_RING)}\n"
     kernels = "".join(_text_constant(f"{name}_ptx", kernel_ptx(name)) for name in ("look", "flow"))
-    return ring.c_defines() + defines + kernels + "".join(parts)
+    return ring.c_defines() + defines + shared + kernels + "".join(parts)
 
 
 def kernel_ptx(name: str) -> str:

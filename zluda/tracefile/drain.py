@@ -182,7 +182,7 @@ class Drain:
             self._commit()
         for path in [p for p, one in self._rings.items() if one.closed and one.tail == one.head]:
             self._rings.pop(path).close()
-            path.unlink(missing_ok=True)
+            ring.remove_ring(path)
         return moved
 
     def finish(self) -> None:

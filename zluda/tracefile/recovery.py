@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -16,7 +15,15 @@ from zluda.tracefile.drain import META_FILE, TAILS_KEY, Drain, read_options
 from zluda.tracefile.effects import Effects, ImageReader
 from zluda.tracefile.reader import Trace
 from zluda.tracefile.records import AllocationKind, Fidelity
-from zluda.tracefile.ring import FAILURE, FLAG_FAILED, FLAG_LEFT, Control, give_rings_back, rings_directory
+from zluda.tracefile.ring import (
+    FAILURE,
+    FLAG_FAILED,
+    FLAG_LEFT,
+    Control,
+    give_rings_back,
+    remove_rings,
+    rings_directory,
+)
 from zluda.tracefile.schema import sqlite_errors
 from zluda.tracefile.writer import TraceWriter
 
@@ -41,7 +48,7 @@ def merge_rings(path: Path) -> bool:
         control["FLAGS"] |= FLAG_LEFT  # an application that still runs is no longer recorded
         _merge(path, directory, control, _ending(directory, failed=failed))
         give_rings_back(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_rings(directory)
         return True
     finally:
         control.close()

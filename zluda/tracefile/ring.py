@@ -44,10 +44,13 @@ nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
 import os
+import re
+import shutil
 import struct
 from pathlib import Path
 
@@ -85,7 +88,8 @@ KINDS = {
     "DATA": 3,
     # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
     "PAGE": 4,
-    # extra: handle; body: kind, count (4 bytes each), (offset, size) pairs of 4 bytes, name
+    # extra: handle; body: kind, count (4 bytes each), handle of its module or library (8 bytes; 0: not known),
+    # (offset, size) pairs of 4 bytes, name
     "FUNCTION": 5,
     # extra: address; body: size, module handle (8 bytes each), name
     "GLOBAL": 6,
@@ -224,6 +228,25 @@ _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 def rings_directory(trace: str | Path) -> Path:
     """Where the rings of a trace stand."""
     return Path(f"{trace}.rings")
+
+
+SHARED_RING = "/dev/shm/zluda-ring-"
+"""How the names of rings begin that are in memory: a link stands for such a one in the rings' directory."""
+
+
+def remove_rings(directory: Path) -> None:
+    """Take the rings' directory away, and rings in memory that it has links to."""
+    for path in directory.glob("ring-*"):
+        remove_ring(path)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_ring(path: Path) -> None:
+    """Take one ring away."""
+    with contextlib.suppress(OSError):
+        if path.is_symlink() and re.fullmatch(SHARED_RING + r"\d+-\d+", shared := os.readlink(path)):
+            os.unlink(shared)
+        path.unlink()
 
 
 def give_rings_back(directory: Path) -> None:

@@ -11,7 +11,7 @@
 
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
-  'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill',
+  'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill', 'symlink', 'unlink',
   'getpid', 'process_vm_readv', 'dlopen',
 ];
 

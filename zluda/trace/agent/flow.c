@@ -248,29 +248,48 @@ flow_kernel (void)
   return function;
 }
 
-/* The ring, pinned, and the rest. NULL where that cannot be: a file system whose pages cannot be pinned, too little room. */
+/* The ring, pinned. Pages of a disk's files cannot be; so it is in memory, and what stands beside the trace is its name:
+ * zluda/tracefile/ring.py says who takes it away. */
+static int
+make_flow_ring (struct thread * ring, u64 slots)
+{
+  char path[1100], name[1100];
+  u64 index = atomic_add (&CONTROL (RINGS), 1);
+
+  ring->id = (u32) gettid ();
+  strcpy (path, SHARED_RING);
+  append_number (path + strlen (path), ring->id);
+  strcat (path, "-");
+  append_number (path + strlen (path), now ());
+  path_of (name, "/ring-", index);
+  if (!make_ring (ring, slots, path))
+  {
+    unlink (path);
+    return 0;
+  }
+  if (ring->capacity == slots && share_with_gpu (ring->header, ring->mapped) && symlink (path, name) == 0)
+    return 1;
+  unlink (path);
+  munmap (ring->header, ring->mapped);
+  return 0;
+}
+
+/* The ring and the rest. NULL where that cannot be: a file system whose pages cannot be pinned, too little room. */
 static struct flow *
 make_flow (u64 context)
 {
   struct flow * flow = g_malloc0 (sizeof (struct flow));
-  u64 bytes = CONTROL (RING_BYTES) < FLOW_RING_BYTES ? CONTROL (RING_BYTES) : FLOW_RING_BYTES, slots;
+  u64 bytes = CONTROL (RING_BYTES) < FLOW_RING_BYTES ? CONTROL (RING_BYTES) : FLOW_RING_BYTES;
 
   flow->records = bytes / FLOW_RECORD_BYTES;
-  slots = flow->records * FLOW_RECORD_SLOTS;
   flow->context = context;
   flow->generation = state.contexts_ended;
   flow->shared = mmap (NULL, FLOW_MARK_BYTES + FLOW_DIGEST_BYTES, PROT_READ_WRITE, MAP_SHARED_ANONYMOUS, -1, 0);
   if (flow->records == 0 || (void *) flow->shared == MAP_FAILED_ADDRESS
       || (flow->function = flow_kernel ()) == 0
       || !share_with_gpu (flow->shared, FLOW_MARK_BYTES + FLOW_DIGEST_BYTES)
-      || !make_ring (&flow->ring, slots, slots))
+      || !make_flow_ring (&flow->ring, flow->records * FLOW_RECORD_SLOTS))
     return NULL;
-  if (flow->ring.capacity != slots || !share_with_gpu (flow->ring.header, flow->ring.mapped))
-  {
-    munmap (flow->ring.header, flow->ring.mapped);
-    return NULL;
-  }
-  flow->ring.id = (u32) gettid ();
   open_ring (&flow->ring);
   return flow;
 }

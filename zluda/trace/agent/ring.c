@@ -33,19 +33,13 @@ allocate_file (int fd, u64 wanted)
   return size != 0 && ftruncate (fd, (i64) (RING_HEADER_BYTES + size)) == 0 ? size : 0;
 }
 
-/* Make a ring's file and map it: of so many slots, of `later_slots` where it is not among the first rings, or of fewer,
- * where the disk has no room. 0 where that fails. */
+/* Make a ring's file and map it: of so many slots or, where the disk has no room, fewer. 0 where that fails. */
 static int
-make_ring (struct thread * self, u64 slots, u64 later_slots)
+make_ring (struct thread * self, u64 slots, const char * path)
 {
-  char path[1100];
-  u64 index = atomic_add (&CONTROL (RINGS), 1), size;
   int fd;
+  u64 size;
 
-  self->number = (u32) index;
-  if (index >= FULL_SIZE_RINGS)
-    slots = later_slots;
-  path_of (path, "/ring-", index);
   fd = open (path, O_RDWR_CREATE_EXCL_CLOEXEC, 0600);
   if (fd < 0)
     return 0;
@@ -75,14 +69,20 @@ open_ring (struct thread * self)
 static struct thread *
 open_thread (void)
 {
+  char path[1100];
   struct thread * self = g_malloc0 (sizeof (struct thread));
-  u64 bytes = CONTROL (RING_BYTES), later = bytes < SMALL_RING_BYTES ? bytes : SMALL_RING_BYTES;
+  u64 bytes = CONTROL (RING_BYTES), index;
 
   if (atomic_exchange (&state.pinned, 1) == 0)
     dlopen (state.driver_path, RTLD_LAZY_NOLOAD_NODELETE);
   pthread_setspecific (state.thread_key, self);
   self->id = (u32) gettid ();
-  if (!make_ring (self, bytes / SLOT_BYTES, later / SLOT_BYTES))
+  index = atomic_add (&CONTROL (RINGS), 1);
+  self->number = (u32) index;
+  if (index >= FULL_SIZE_RINGS && bytes > SMALL_RING_BYTES)
+    bytes = SMALL_RING_BYTES;
+  path_of (path, "/ring-", index);
+  if (!make_ring (self, bytes / SLOT_BYTES, path))
     return unrecorded_thread (self);
   open_ring (self);
   return self;

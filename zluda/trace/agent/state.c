@@ -34,6 +34,8 @@ extern int madvise (void * address, u64 size, int advice);
 extern int clock_gettime (int clock, u64 * time);
 extern int nanosleep (const u64 * time, void * remaining);
 extern int kill (int pid, int signal);
+extern int symlink (const char * target, const char * path);
+extern int unlink (const char * path);
 extern void * dlopen (const char * path, int mode);
 
 #define O_RDWR_CREATE_EXCL_CLOEXEC (2 | 0100 | 0200 | 02000000)
@@ -56,7 +58,7 @@ extern void * dlopen (const char * path, int mode);
   X (cuStreamSynchronize) X (cuEventCreate) X (cuEventRecord) X (cuEventQuery) X (cuEventElapsedTime) \
   X (cuMemcpyDtoHAsync_v2) X (cuFuncGetParamInfo) X (cuKernelGetParamInfo) X (cuFuncGetName) \
   X (cuMemHostAlloc) X (cuMemHostRegister_v2) X (cuMemHostGetDevicePointer_v2) X (cuModuleLoadData) X (cuModuleGetFunction) X (cuLaunchKernel) \
-  X (cuKernelGetName) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
+  X (cuKernelGetName) X (cuFuncGetModule) X (cuKernelGetLibrary) X (cuModuleGetGlobal_v2) X (cuLibraryGetGlobal) X (cuThreadExchangeStreamCaptureMode) \
   X (cuDriverGetVersion) X (cuDeviceGetCount) X (cuDeviceGet) X (cuDeviceGetName) X (cuDeviceGetAttribute) \
   X (cuDeviceTotalMem_v2) X (cuPointerGetAttribute) X (cuMemcpy3DAsync_v2) X (cuMipmappedArrayGetLevel) \
   X (cuMemGetAddressRange_v2) X (cuStreamGetCaptureInfo) X (cuKernelGetFunction) X (cuGraphGetNodes) X (cuGraphGetEdges) \
