@@ -83,6 +83,11 @@ _WORST_FIRST = (1, 2, 0)
     help="On the GPU that recorded it (cuda:N): keep in the trace what varies from run to run.",
 )
 @click.option("--repeat", type=click.IntRange(1), metavar="N", help="How often --learn-noise runs it: 10.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Where the time went, by kernel, and what to do; emulated GPUs: a model of it.",
+)
 @click.option("--html", metavar="PAGE", help="Write the results as one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
@@ -101,6 +106,7 @@ def command(
     dtypes: tuple[str, ...],
     learn_noise: bool,
     repeat: int | None,
+    profile: bool,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -132,6 +138,8 @@ def command(
         raise click.UsageError("--repeat says how often --learn-noise runs a trace")
     if dtypes and learn_noise:
         raise click.UsageError("--dtype says how to compare, and --learn-noise compares bits")
+    if profile and (learn_noise or jobs > 1):
+        raise click.UsageError("--profile times one replay: not with --learn-noise or --jobs")
     if learn_noise:
         _learn_noise(files, chosen, repeat, as_json=as_json)
 
@@ -152,6 +160,7 @@ def command(
                 check=check,
                 dtype=dtypes,
                 jobs=jobs,
+                profile=profile,
                 progress=progress,
             )
 
@@ -168,6 +177,10 @@ def command(
             unread.append(Unread(file, device, str(error)))
             statuses.add(2)
             continue
+        if profile:
+            from zluda.isolate.profile import profile as profiled
+
+            result.meta = {**result.meta, "profile": profiled(result)}
         _show(result, as_json=as_json)
         results.append(result)
         statuses.add(result.exit_status(allowed))

@@ -397,6 +397,7 @@ class ReplayResult:
             "fidelity": self.fidelity,
             "printed": {str(one.call): one.printed for one in self.results if one.printed},
             **self._details(),
+            **({"profile": self.meta["profile"]} if "profile" in self.meta else {}),
         }
 
     def _details(self) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def replay_trace(
                 progress(call.sequence + 1, total)
         if progress is not None:
             progress(total, total)
-        meta = {"profile": session.runner.take_profile()} if profile else {}
+        meta = {"launch_times": session.runner.take_profile()} if profile else {}
         results.sort(key=attrgetter("call"))  # those of a graph come with its end
         if calls is not None:
             results = [one for one in results if one.call in calls]

@@ -12,7 +12,7 @@ from zluda.diff.metrics import CLASSES, Metrics
 from zluda.diff.proof import Proof
 from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
 from zluda.errors import Error
-from zluda.report import recording, words
+from zluda.report import profile, recording, words
 from zluda.report.names import readable
 from zluda.report.proof import sentence
 from zluda.report.side_by_side import Grid, Unread
@@ -194,6 +194,21 @@ def _side_by_side(
     return traces
 
 
+def _profile(result: ReplayResult) -> dict[str, Any] | None:
+    """Where the time went, of a replay that was profiled."""
+    found = result.meta.get("profile")
+    if found is None:
+        return None
+    return {
+        "heading": _capital(profile.heading(found)),
+        "columns": [_capital(name) for name in profile.COLUMNS],
+        "kernels": [
+            {"cells": profile.cells(kernel), "name": kernel["kernel"], "advice": kernel["advice"]}
+            for kernel in profile.top(found)
+        ],
+    }
+
+
 def _result(result: ReplayResult, number: int) -> dict[str, Any]:
     failing = failures(result, _SHOWN_DIFFERENCES)
     rows = shown_launches(result, _SHOWN_ROWS)
@@ -221,6 +236,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "reasons": other_reasons(result, _SHOWN_REASONS),
         "relocated_title": _capital(words.relocated(result)),
         "relocated": result.relocated,
+        "profile": _profile(result),
         "rows": [_row(found, result) for found in rows],
         "classed": bool(result.classes),
         "rows_title": _capital(words.things(result.results)),

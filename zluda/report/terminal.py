@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
@@ -15,6 +15,7 @@ from zluda.tracefile import Fidelity
 from zluda.tracefile.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _SHOWN_FAILURES = 10
@@ -95,6 +96,16 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
     if result.relocated:
         yield f"  {words.relocated(result)}"
     yield from printed_lines(result)
+    yield from profile_lines(result)
+
+
+def profile_lines(result: ReplayResult) -> Iterator[str]:
+    """Where the time went, of a replay that was profiled."""
+    found = result.meta.get("profile")
+    if found is not None:
+        from zluda.report import profile
+
+        yield from (printable(f"  {line}") for line in profile.lines(found))
 
 
 def printed_lines(result: ReplayResult) -> Iterator[str]:
@@ -141,6 +152,26 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
         console.print(Text(f"  {words.relocated(result)}", style="dim"))
     for line in printed_lines(result):
         console.print(Text(line))
+    if "profile" in result.meta:
+        _print_profile(result.meta["profile"], console)
+
+
+def _print_profile(found: Mapping[str, Any], console: Console) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    from zluda.report import profile
+
+    table = Table(box=SIMPLE, pad_edge=False)
+    for name in profile.COLUMNS:
+        table.add_column(name, justify="left" if name in ("kernel", "limit") else "right", overflow="fold")
+    console.print(Text(printable(profile.heading(found))))
+    for kernel in profile.top(found):
+        table.add_row(*(Text(printable(cell)) for cell in profile.cells(kernel)))
+    console.print(table)
+    for kernel in profile.top(found):
+        console.print(Text(printable(f"  {readable(kernel['kernel'])}: {kernel['advice']}"), style="dim"))
 
 
 def _fails(verdict: Verdict) -> bool:
