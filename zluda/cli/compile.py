@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -63,7 +62,7 @@ def command(
 
     Example: zluda compile saxpy.ptx --target gfx1100 --emit asm --report
     """
-    loader = None if kind == "ptx" else Thread(target=_load_llvm)
+    loader = None if kind == "ptx" else Thread(target=_load_llvm, args=(target, int(wave or 0)))
     if loader is not None:
         loader.start()
     from zluda.compiler.emit import BINARY, Request, emit_kernels, prepare
@@ -105,10 +104,16 @@ def command(
         sys.exit(1 if whole else 2)
 
 
-def _load_llvm() -> None:
-    """Load LLVM's library, beside all else that has to be read: it is 180 MB, and Python need not wait."""
-    with suppress(ImportError, OSError):  # whoever needs it will say so
+def _load_llvm(target: str, wave_size: int) -> None:
+    """Load LLVM's library and use it, beside all else that has to be read: it is 180 MB, and Python need not
+    wait.
+    """
+    with suppress(ImportError, OSError, Error):  # whoever needs it will say so
         importlib.import_module("llvmlite.binding")
+        if target != "cpu":
+            from zluda.compiler.amd.llvm import warm_up
+
+            warm_up(target, wave_size)
 
 
 def _reason(emitted: Emitted, file: str) -> str:
@@ -117,6 +122,8 @@ def _reason(emitted: Emitted, file: str) -> str:
 
 
 def _print_report(found: Sequence[Emitted], *, as_json: bool, aside: bool) -> None:
+    import json
+
     from zluda.compiler.amd.report import Report
 
     for emitted in found:

@@ -101,8 +101,20 @@ def main() -> None:
     gc.disable()
     try:
         _main()
-    finally:
-        gc.freeze()  # nothing to look through as Python ends
+    except SystemExit as ended:
+        _leave(ended)
+
+
+def _leave(ended: SystemExit) -> NoReturn:
+    """End with the status at once: nothing is left to be put in order, and Python would do so object by
+    object.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        raise ended from None  # Python says what it could not write
+    os._exit(ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1)
 
 
 def _main() -> NoReturn:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("ptx", "llvm", "asm", "obj", "hsaco")
 BINARY = ("obj", "hsaco")
+_LOOKED_AT = 1 << 18  # characters of a module that tell which instructions it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +55,14 @@ def emit_kernels(module: Module, names: Sequence[str], request: Request, *, jobs
     Raises UnsupportedError for what the target does not have at all, DeviceError for an unknown target.
     """
     prepare(request)
+    if len(names) > 1 and request.kind != "ptx":
+        from zluda.compiler.lower.table import import_families
+
+        import_families(module.source[:_LOOKED_AT])
 
     def work(name: str) -> bytes:
         data, found = emit_kernel(module, name, request)
-        header = json.dumps(found).encode()
+        header = _json(found)
         return len(header).to_bytes(4, "little") + header + data
 
     done = {name: outcome for name, outcome in each_apart(names, work, jobs=jobs)}
@@ -70,7 +73,24 @@ def _emitted(name: str, value: bytes, failure: Failure | None) -> Emitted:
     if failure is not None:
         return Emitted(name, failure=failure)
     end = 4 + int.from_bytes(value[:4], "little")
-    return Emitted(name, value[end:], json.loads(value[4:end]))
+    return Emitted(name, value[end:], _from_json(value[4:end]))
+
+
+def _json(report: dict[str, Any] | None) -> bytes:
+    if report is None:
+        return b""
+    import json  # for reports alone
+
+    return json.dumps(report).encode()
+
+
+def _from_json(text: bytes) -> dict[str, Any] | None:
+    if not text:
+        return None
+    import json
+
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dict[str, Any] | None]:
@@ -112,6 +132,8 @@ def _own_text(module: Module, name: str, request: Request) -> bytes:
 
 
 def _report(code: bytes, name: str) -> dict[str, Any]:
+    import dataclasses
+
     from zluda.compiler.amd.report import report
 
     return dataclasses.asdict(report(code, name))

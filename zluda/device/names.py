@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from zluda.errors import DeviceError, UnsupportedError
+from zluda.patterns import pattern
 
 # Kind → the numerics it has, its default first. An NVIDIA GPU's own arithmetic is NVIDIA's.
 NUMERICS: dict[str, tuple[str, ...]] = {
@@ -26,7 +25,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
 """Kind → which accesses it can test as they are made."""
 CONTRACTS = ("auto", "on", "off")
 
-_NAMES = re.compile(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
+_NAMES = pattern(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
 
 
 def resolve(name: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from zluda.errors import PtxError
+from zluda.patterns import pattern
 from zluda.ptx.calls import CallError, parse_call
 from zluda.ptx.declarations import LINKAGES, SPACES, element_bytes, parse_variables
 from zluda.ptx.headers import Header, parameter_list, parse_header
@@ -41,7 +42,7 @@ from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
 from zluda.ptx.types import BY_SPELLING, ScalarType
 
-_STATEMENT = re.compile(
+_STATEMENT = pattern(
     r"""\s*(?:
       (?:@\s*(!?)\s*([A-Za-z_$%][\w$.]*)\s+)?                                    # 1 2 guard
       ([a-z]\w*(?:\s*\.\s*\w+(?:::\w+)*)*) (?![\w.:$%]|\s+:) ([^;]*);             # 3 opcode, 4 operands
@@ -55,10 +56,10 @@ _STATEMENT = re.compile(
     re.VERBOSE,
 )
 _OPERANDS_AT, _LABEL_AT, _LOC_AT, _INLINED_AT, _DIRECTIVE_AT, _PUNCTUATION_AT = 4, 5, 8, 12, 14, 15
-_BRACKETED = re.compile(r"[{(]|\[[^\],]*,")
-_BRACE_OR_COLON = re.compile(r"[{}:]")
-_REGISTER = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:<\s*(\d+)\s*>)?\s*")
-_REGISTER_PREFIX = re.compile(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?")
+_BRACKETED = pattern(r"[{(]|\[[^\],]*,")
+_BRACE_OR_COLON = pattern(r"[{}:]")
+_REGISTER = pattern(r"\s*([A-Za-z_$%][\w$]*)\s*(?:<\s*(\d+)\s*>)?\s*")
+_REGISTER_PREFIX = pattern(r"\s*(?:\.(v[24])\s*)?\.(\w+)\s+(?:\.(v[24])\s+)?")
 
 
 class BodyParser:

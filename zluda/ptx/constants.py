@@ -6,18 +6,18 @@ above 2⁶³-1). Floating-point expressions are evaluated in f64.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable
 
+from zluda.patterns import pattern
 from zluda.ptx.module import Immediate
 
 WARP_SIZE = 32
 
 _MASK = (1 << 64) - 1
-_DECIMAL = re.compile(r"-?[1-9]\d{0,17}|0")
-_FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})|0([dD])([0-9a-fA-F]{16})")
-_TOKEN = re.compile(
+_DECIMAL = pattern(r"-?[1-9]\d{0,17}|0")
+_FLOAT_BITS = pattern(r"0([fF])([0-9a-fA-F]{8})|0([dD])([0-9a-fA-F]{16})")
+_TOKEN = pattern(
     r"\s*(?:(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16})"
     r"|(\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)"
     r"|(0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)"

@@ -6,9 +6,9 @@ type.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from zluda.patterns import pattern
 from zluda.ptx.types import ScalarType
 from zluda.records import dataclass
 
@@ -26,7 +26,7 @@ class Fragment:
 Slots = Mapping[str, str]
 Types = Mapping[str, ScalarType]
 
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_SHAPE = pattern(r"m(\d+)n(\d+)k(\d+)")
 _WARP = 32
 _BITS = {T.TF32: 32, T.E3M2: 8, T.E2M3: 8, T.E2M1: 8}  # of an element in a register: six bits take a byte
 _FOUR_BIT_KINDS = ("kind::mxf4", "kind::mxf4nvf4")

@@ -7,15 +7,16 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from zluda.patterns import pattern
 from zluda.ptx.constants import ConstantError, parse_immediate, parse_integer
 from zluda.ptx.module import Immediate, Symbol, Variable
 from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
 from zluda.ptx.types import ScalarType
 
-_MASKED = re.compile(r"mask\s*\((.*?)\)\s*\(\s*(.*)\s*\)", re.DOTALL)
-_GENERIC = re.compile(r"generic\s*\(\s*([\w$%.]+)\s*\)\s*(.*)", re.DOTALL)
-_SYMBOLIC = re.compile(r"([A-Za-z_$%][\w$]*)\s*([+-].*)?", re.DOTALL)
+_MASKED = pattern(r"mask\s*\((.*?)\)\s*\(\s*(.*)\s*\)", re.DOTALL)
+_GENERIC = pattern(r"generic\s*\(\s*([\w$%.]+)\s*\)\s*(.*)", re.DOTALL)
+_SYMBOLIC = pattern(r"([A-Za-z_$%][\w$]*)\s*([+-].*)?", re.DOTALL)
 
 MAX_INITIALISED = 1 << 28
 """Largest variable with an initialiser, in bytes: what a text can ask the parser to allocate."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
+from zluda.patterns import pattern
 from zluda.ptx import combinations, shorthands
 from zluda.ptx.fragments import Fragment, fragment
 from zluda.ptx.module import (
@@ -194,9 +195,9 @@ class OperandMismatch(Exception):
 
 # --- rows from text --------------------------------------------------------------------------------
 
-_ROW_HEAD = re.compile(r"(\w+)((?:\{?\.\w+(?:::\w+)*\}?)*)\s*(.*)")
-_MODIFIER = re.compile(r"(\{?)\.([\w:]+)\}?")
-_OPERAND = re.compile(r"\{,|\}|,|(!?\w+(?:\{\|\w+\}|\|\w+)?|\[[^\]]*\]|\([^)]*\))")
+_ROW_HEAD = pattern(r"(\w+)((?:\{?\.\w+(?:::\w+)*\}?)*)\s*(.*)")
+_MODIFIER = pattern(r"(\{?)\.([\w:]+)\}?")
+_OPERAND = pattern(r"\{,|\}|,|(!?\w+(?:\{\|\w+\}|\|\w+)?|\[[^\]]*\]|\([^)]*\))")
 
 
 @functools.cache

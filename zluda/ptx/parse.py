@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from zluda.errors import PtxError
+from zluda.patterns import pattern
 from zluda.ptx.body import BodyParser
 from zluda.ptx.declarations import element_bytes, parse_variables
 from zluda.ptx.module import Function, Variable
@@ -20,7 +21,7 @@ from zluda.ptx.source import Source
 from zluda.ptx.tokens import Tokens
 from zluda.records import dataclass
 
-_CHUNK = re.compile(
+_CHUNK = pattern(
     r"""\s*(?:
       \.version\s+(\d+)\.(\d+)                                       # 1 2
     | \.target\s+([\w]+(?:\s*,\s*\w+)*)                              # 3
@@ -34,14 +35,14 @@ _CHUNK = re.compile(
     )""",
     re.VERBOSE,
 )
-_FUNCTION = re.compile(r"\.(entry|func)\b")
-_FUNCTION_NAME = re.compile(
+_FUNCTION = pattern(r"\.(entry|func)\b")
+_FUNCTION_NAME = pattern(
     r"\.(?:entry|func)\b(?:\s*\.attribute\s*\([^()]*(?:\([^()]*\))?[^()]*\))?"
     r"\s*(?:\([^)]*\))?\s*(?:\.noreturn\s+)?([A-Za-z_$%][\w$]*)"
 )
-_BEFORE_HEADER = re.compile(r"[ \t]*(?:\.(?:extern|visible|weak|common)\s+)*")
-_BRACE = re.compile(r'[{}]|"[^"\n]*"')
-_VARIABLE_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*\Z")
+_BEFORE_HEADER = pattern(r"[ \t]*(?:\.(?:extern|visible|weak|common)\s+)*")
+_BRACE = pattern(r'[{}]|"[^"\n]*"')
+_VARIABLE_NAME = pattern(r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from zluda.patterns import pattern
 from zluda.ptx.constants import ConstantError, parse_immediate, parse_integer
 from zluda.ptx.module import (
     Address,
@@ -31,14 +32,12 @@ from zluda.ptx.module import (
 from zluda.ptx.special import SPECIAL_REGISTERS
 from zluda.ptx.types import ScalarType
 
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
-_NAME_OFFSET = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-].*)?", re.DOTALL)
-_INDEXED_NAME = re.compile(r"([A-Za-z_$%][\w$]*)\s*\[(.*)\]", re.DOTALL)
-_INDEX = re.compile(r"\s*([A-Za-z_$%][\w$]*)\s*(?:\+(.*))?", re.DOTALL)
-_SELECTOR = re.compile(r"([A-Za-z_$%][\w$]*)\.(b[0-7]{1,4}|h[0-3]{1,2})")
-_PIECE = re.compile(
-    r"\s*((?:\{[^{}]*\}|\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\((?:[^()]|\([^()]*\))*\)|[^,{}\[\]])*)"
-)
+_NAME = pattern(r"[A-Za-z_$%][\w$]*")
+_NAME_OFFSET = pattern(r"([A-Za-z_$%][\w$.]*)\s*([+-].*)?", re.DOTALL)
+_INDEXED_NAME = pattern(r"([A-Za-z_$%][\w$]*)\s*\[(.*)\]", re.DOTALL)
+_INDEX = pattern(r"\s*([A-Za-z_$%][\w$]*)\s*(?:\+(.*))?", re.DOTALL)
+_SELECTOR = pattern(r"([A-Za-z_$%][\w$]*)\.(b[0-7]{1,4}|h[0-3]{1,2})")
+_PIECE = pattern(r"\s*((?:\{[^{}]*\}|\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\((?:[^()]|\([^()]*\))*\)|[^,{}\[\]])*)")
 
 _DIGITS = "0123456789"
 _COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}

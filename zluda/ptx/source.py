@@ -7,10 +7,11 @@ import re
 from functools import cached_property
 
 from zluda.errors import PtxError
+from zluda.patterns import pattern
 from zluda.ptx.module import Location
 
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"?', re.DOTALL)
-_NOT_NEWLINE = re.compile(r"[^\n]")
+_COMMENT = pattern(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"?', re.DOTALL)
+_NOT_NEWLINE = pattern(r"[^\n]")
 
 
 def blank_comments(text: str) -> str:
@@ -62,4 +63,4 @@ class Source:
         return match.end() if match else offset
 
 
-_BLANK = re.compile(r"\s*")
+_BLANK = pattern(r"\s*")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from zluda.patterns import pattern
 from zluda.ptx.constants import ConstantError, parse_integer
 from zluda.ptx.source import Source
 
-_TOKEN = re.compile(r'\s*(\.[A-Za-z_]\w*(?:::\w+)*|[A-Za-z_$%][\w$]*|"[^"]*"|\d\w*(?:\.\d\w*)?|\S)')
+_TOKEN = pattern(r'\s*(\.[A-Za-z_]\w*(?:::\w+)*|[A-Za-z_$%][\w$]*|"[^"]*"|\d\w*(?:\.\d\w*)?|\S)')
 
 
 class Tokens:

@@ -241,7 +241,7 @@ import sys, numpy, zluda
 device = zluda.open_device(sys.argv[1])
 x = device.array(numpy.zeros(32, numpy.uint32))
 device.load_module(sys.argv[2]).kernel("k").launch(grid=1, block=32, args=[x])
-print(x.numpy().sum(), "zluda.compiler.lower.families" in sys.modules)
+print(x.numpy().sum(), "zluda.compiler.lower.arithmetic" in sys.modules)
 """
 PTX = """.version 8.0
 .target sm_90

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd import approximate, clusters, slow
+from zluda.compiler.amd import clusters, slow
 from zluda.compiler.amd.barriers import Together
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.inputs import in_all, unread_inputs
@@ -24,16 +24,24 @@ from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS, build_unit
 from zluda.compiler.codegen import FunctionCodegen
 from zluda.compiler.large import choose_solo, is_large, is_quick
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.native import LEAVE, NativeControl
 from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit
 
 if TYPE_CHECKING:
+    from zluda.compiler.ir import Builder, Value
     from zluda.compiler.library import LibraryFunction
 
-_NUMERICS = {"native": lambda unit: approximate.compute}
+
+def _native(b: Builder, name: str, xs: list[Value]) -> Value:
+    """See :data:`zluda.compiler.ir.Approximate`."""
+    from zluda.compiler.amd import approximate  # few kernels have any such instruction
+
+    return approximate.compute(b, name, xs)
+
+
+_NUMERICS = {"native": lambda unit: _native}
 
 
 def compile_unit(

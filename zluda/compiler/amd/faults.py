@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 
-_PRODUCT = re.compile(r"^  (%\S+) = fmul .*?(?:float|>) ", re.MULTILINE)
-_NARROWING = re.compile(
+from zluda.patterns import pattern
+
+_PRODUCT = pattern(r"^  (%\S+) = fmul .*?(?:float|>) ", re.MULTILINE)
+_NARROWING = pattern(
     r"^(  %\S+ = fptrunc) ((?:<\d+ x )?float>?) (%\S+) to ((?:<\d+ x )?half>?)", re.MULTILINE
 )
-_BALLOT = re.compile(
-    r"^(  %\S+ = .*call i\d+ @llvm\.amdgcn\.ballot\.i\d+\(i1) (%[^)\s]+)(\).*)", re.MULTILINE
-)
-_WHOLE_COMPARISON = re.compile(r"^  (%\S+) = icmp ", re.MULTILINE)
+_BALLOT = pattern(r"^(  %\S+ = .*call i\d+ @llvm\.amdgcn\.ballot\.i\d+\(i1) (%[^)\s]+)(\).*)", re.MULTILINE)
+_WHOLE_COMPARISON = pattern(r"^  (%\S+) = icmp ", re.MULTILINE)
 _BELOW = ("ult", "ugt")
-_FUNCTION = re.compile(r"^define .*?^}", re.MULTILINE | re.DOTALL)
-_SUM = re.compile(r"^  (%\S+) = (add|sub) (?:\w+ )*(i32|i64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
-_CARRY = re.compile(r"^  (%\S+) = zext (?:nneg )?i1 \S+ to i(?:32|64)$", re.MULTILINE)
-_COMPARISON = re.compile(r"^  %\S+ = icmp (?:samesign )?(\w+) i(?:32|64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
-_DEFINITION = re.compile(r"^  (%\S+) = (\w+) ", re.MULTILINE)
+_FUNCTION = pattern(r"^define .*?^}", re.MULTILINE | re.DOTALL)
+_SUM = pattern(r"^  (%\S+) = (add|sub) (?:\w+ )*(i32|i64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
+_CARRY = pattern(r"^  (%\S+) = zext (?:nneg )?i1 \S+ to i(?:32|64)$", re.MULTILINE)
+_COMPARISON = pattern(r"^  %\S+ = icmp (?:samesign )?(\w+) i(?:32|64) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
+_DEFINITION = pattern(r"^  (%\S+) = (\w+) ", re.MULTILINE)
 _NO_SUMS = {"load", "phi", "extractelement"}
 
 _SUB_DWORD = (8, 9, 10)

@@ -12,6 +12,7 @@ from typing import Any
 from zluda.compiler.amd.faults import fence, may_need_fences
 from zluda.compiler.amd.targets import target_id
 from zluda.errors import Error
+from zluda.patterns import pattern
 from zluda.records import dataclass
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -36,7 +37,7 @@ over the twelve kernels code is as good without them.
 _QUICK_PASSES = ("always_inliner", "sroa", "simplify_cfg")
 """At level 0, for large units (:mod:`zluda.compiler.large`)."""
 
-_OWN_CALL = re.compile(r"^define internal (?!.*\b(?:always|no)inline\b)", re.MULTILINE)
+_OWN_CALL = pattern(r"^define internal (?!.*\b(?:always|no)inline\b)", re.MULTILINE)
 """Functions that the inliner should weigh: it is in O3 alone."""
 
 
@@ -85,6 +86,17 @@ def _set_options() -> None:
     llvm.set_option("zluda", "-amdgpu-assume-external-call-stack-size=0")
     for wanted in _WANTED:
         llvm.set_option("zluda", f"-amdgpu-{wanted}=1")
+
+
+_NOTHING = "define amdgpu_kernel void @nothing() { ret void }"
+
+
+def warm_up(target: str, wave_size: int) -> None:
+    """Emit an empty kernel, so that the code generator is set up, and read from its library, when it is
+    needed. No lock of Python's is held meanwhile: for a thread. Raises as :func:`emit` does.
+    """
+    wanted = wave_size or target_id(target).target.wave_size
+    emit(f'target triple = "{TRIPLE}"\n{_NOTHING}\n', Options(target, wanted))
 
 
 def emit(text: str, options: Options) -> bytes:

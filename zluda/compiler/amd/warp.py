@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from zluda.compiler.amd.cluster_barrier import ClusterBarrierOps
 from zluda.compiler.amd.machine import one
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.lower.tensor_warp import linear
 from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import Lanes
 from zluda.ptx.types import ScalarType
@@ -50,6 +49,8 @@ class WarpOps(ClusterBarrierOps):
             found = b.call("llvm.amdgcn.update.dpp.i32", [wide, wide, *fixed], "i32")
             return (b.trunc(found, parts[0].type),)
         hardware = self.counted_lane(b)
+        from zluda.compiler.lower.tensor_warp import linear
+
         source = linear(b, b.and_(hardware, 31), sources)
         return (self.from_hardware_lane(b, parts[0], b.or_(b.and_(hardware, 32), source)),)
 

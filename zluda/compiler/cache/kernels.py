@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from zluda.compiler.cache import current
-from zluda.compiler.cache.entry import decode, encode
-from zluda.compiler.cache.key import kernel_key
 
 if TYPE_CHECKING:
     from zluda.compiler.target import CompiledKernel
@@ -24,6 +22,9 @@ def compiled(
     cache = current()
     if cache is None:
         return make()
+    from zluda.compiler.cache.entry import decode, encode
+    from zluda.compiler.cache.key import kernel_key
+
     key = kernel_key(unit, target, options)
     found = cache.get(key)
     if found is not None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zluda.compiler import library
 from zluda.compiler.cache.key import host_key
 from zluda.compiler.codegen import FunctionCodegen
-from zluda.compiler.cpu import approximate
 from zluda.compiler.cpu.calls import define_function
-from zluda.compiler.cpu.envelope import envelope
 from zluda.compiler.cpu.llvm import FUNCTION_ATTRIBUTES, emit_object
 from zluda.compiler.cpu.masked import MaskedControl
 from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.cpu.solo import define_solo
-from zluda.compiler.ir import Builder, constant
+from zluda.compiler.ir import Approximate, Builder, Value, constant
 from zluda.compiler.large import choose_solo, is_large, is_quick
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.library import LibraryFunction
-from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.registers import Mask
 from zluda.compiler.relocatable import merge
@@ -25,7 +24,25 @@ from zluda.compiler.target import WARP, CompiledKernel
 from zluda.compiler.unit import Unit, kernel_unit
 
 ENTRY = "kernel"
-_NUMERICS = {"native": lambda unit: approximate.compute, "envelope": envelope}
+
+
+def _native(b: Builder, name: str, xs: list[Value]) -> Value:
+    """See :data:`zluda.compiler.ir.Approximate`."""
+    from zluda.compiler.cpu import approximate  # few kernels have any such instruction
+
+    return approximate.compute(b, name, xs)
+
+
+def _envelope(unit: Unit) -> Approximate:
+    from zluda.compiler.cpu.envelope import envelope
+
+    return envelope(unit)
+
+
+_NUMERICS: dict[str, Callable[[Unit], Approximate]] = {
+    "native": lambda unit: _native,
+    "envelope": _envelope,
+}
 
 
 def compile_unit(unit: Unit) -> CompiledKernel:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-_FUNCTION = re.compile(r"^define .*?^}", re.MULTILINE | re.DOTALL)
-_MERGE = re.compile(
+from zluda.patterns import pattern
+
+_FUNCTION = pattern(r"^define .*?^}", re.MULTILINE | re.DOTALL)
+_MERGE = pattern(
     r"^(  %\S+ = select (?:\w+ )*<(\d+) x i1> %\S+, )"
     r"(<\2 x (i32|i64|float|double)>) (%[^\s,]+), \3 (%[^\s,]+)",
     re.MULTILINE,
 )
 _BITS = {"i32": 32, "i64": 64, "float": 32, "double": 64}
-_VALUE = re.compile(r"^  (%\S+) = (or|xor|and|zext|trunc|bitcast|freeze) (.*)", re.MULTILINE)
-_OPERAND = re.compile(r"%[^\s,()]+")
+_VALUE = pattern(r"^  (%\S+) = (or|xor|and|zext|trunc|bitcast|freeze) (.*)", re.MULTILINE)
+_OPERAND = pattern(r"%[^\s,()]+")
 _DEPTH = 4
 _REGISTER = 512  # bits
 
-_RESULT = re.compile(r"^  (%\S+) = ([a-z]\w*) (.*)", re.MULTILINE)
-_LITERAL = re.compile(r"<i\d+ [^>]")
-_WIDENED = re.compile(r"^  %\S+ = [sz]ext <(\d+) x i1> (%\S+) to <\1 x (i32|i64)>$", re.MULTILINE)
+_RESULT = pattern(r"^  (%\S+) = ([a-z]\w*) (.*)", re.MULTILINE)
+_LITERAL = pattern(r"<i\d+ [^>]")
+_WIDENED = pattern(r"^  %\S+ = [sz]ext <(\d+) x i1> (%\S+) to <\1 x (i32|i64)>$", re.MULTILINE)
 _STARTS = frozenset({"load", "phi", "call"})
 _BOTH = ("and", "select")  # conditions that hold together
 

@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Approximate, Builder, Value
-from zluda.compiler.lower import floating, nvidia
+from zluda.compiler.lower import floating
 from zluda.compiler.lower.formats import ELEMENT_OF_PACKED, by_elements, load_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
 from zluda.errors import UnsupportedError
-from zluda.numerics.bounds import BOUNDS
 from zluda.ptx.module import Instruction
 from zluda.ptx.types import ScalarType
 
@@ -64,10 +63,12 @@ def approximations(unit: Unit) -> list[str]:
 @lanewise(*_ALWAYS)
 def approximate(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     """An approximate instruction, computed as the module has it."""
+    from zluda.numerics.bounds import BOUNDS
+
     name = approximation(inst)
     if name not in BOUNDS:
         raise unsupported(inst)
-    compute = b.module.approximate or nvidia.compute
+    compute = b.module.approximate or _nvidia
     if inst.type is ScalarType.F64:
         return compute(b, name, [as_bits(b, operands[0], 64)])
 
@@ -75,6 +76,12 @@ def approximate(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
         return compute(b, name, [load_float(b, v, type) for v in values])
 
     return by_elements(b, inst.type, operands, element)
+
+
+def _nvidia(b: Builder, name: str, xs: list[Value]) -> Value:
+    from zluda.compiler.lower import nvidia  # where a module has other means it needs none of NVIDIA's
+
+    return nvidia.compute(b, name, xs)
 
 
 def _or_exact(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from zluda.compiler.ir import Builder, Value
-from zluda.compiler.lower import approximate, floating, integer
+from zluda.compiler.lower import floating, integer
 from zluda.compiler.lower.lanewise import Lowering, Result, lanewise
 from zluda.ptx.module import Instruction
+
+
+def _divide(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
+    from zluda.compiler.lower import approximate
+
+    return approximate.divide(b, inst, operands)
+
 
 # opcode → (integers, floating point)
 _BY_KIND: dict[str, tuple[Lowering, Lowering]] = {
@@ -17,7 +24,7 @@ _BY_KIND: dict[str, tuple[Lowering, Lowering]] = {
     "neg": (integer.neg_integer, floating.negate),
     "min": (integer.minmax_integer("min"), floating.minmax_float("min")),
     "max": (integer.minmax_integer("max"), floating.minmax_float("max")),
-    "div": (integer.div_integer, approximate.divide),
+    "div": (integer.div_integer, _divide),
 }
 
 

@@ -72,9 +72,8 @@ def _transfer(f: FunctionCodegen, target: _Place, source: _Place, type: ScalarTy
     f.ops.store(f, *target, type, values, volatile=False)
 
 
-@lowers("st")
 def store(f: FunctionCodegen, instruction: Instruction) -> None:
-    """``st`` and ``st.async``, which tells a barrier of the bytes; ``st.bulk``, which clears memory."""
+    """``st.async``, which tells a barrier of the bytes; ``st.bulk``, which clears memory."""
     if instruction.has("bulk"):
         _clear(f, instruction)
         return

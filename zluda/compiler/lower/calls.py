@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from zluda.compiler.ir import Value
@@ -11,6 +10,7 @@ from zluda.compiler.lower.table import lowers
 from zluda.compiler.services import STOPS
 from zluda.compiler.target import CallValue, Refusal
 from zluda.errors import UnsupportedError
+from zluda.patterns import pattern
 from zluda.ptx.module import (
     CallPrototype,
     Function,
@@ -26,7 +26,7 @@ from zluda.ptx.module import (
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
 
-_DEVICE_LAUNCH = re.compile(r"cuda(Launch|GetParameterBuffer|DeviceSynchronize|StreamCreate|Graph)\w*")
+_DEVICE_LAUNCH = pattern(r"cuda(Launch|GetParameterBuffer|DeviceSynchronize|StreamCreate|Graph)\w*")
 """Functions of the device runtime (CUDA C++ Programming Guide, "CUDA Dynamic Parallelism")."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zluda.compiler.ir import Builder, Value
-from zluda.compiler.lower import nan, rounding, small_floats, stochastic
+from zluda.compiler.lower import nan, rounding
 from zluda.compiler.lower.floating import rectify
 from zluda.compiler.lower.formats import load_float, store_float
 from zluda.compiler.lower.lanewise import Result, as_bits, canonical_nan, lanewise, unsupported
@@ -15,6 +15,7 @@ T = ScalarType
 _FLOATS = (T.F16, T.BF16, T.F32, T.F64)
 _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _LARGEST = {T.F16: 65504.0, T.BF16: float.fromhex("0x1.FEp127"), T.TF32: float.fromhex("0x1.FFCp127")}
+_SMALL = frozenset((T.E4M3X2, T.E5M2X2, T.E2M3X2, T.E3M2X2, T.E2M1X2, T.UE8M0X2))
 _PAIRS = {T.F16X2: T.F16, T.BF16X2: T.BF16}
 
 
@@ -29,11 +30,15 @@ def cvt(b: Builder, inst: Instruction, operands: list[Value]) -> Result:
     if inst.has("pack"):
         return _pack_integers(b, inst, operands)
     if inst.slots.get("rnd") == "rs":
+        from zluda.compiler.lower import stochastic
+
         found = stochastic.convert(b, inst, operands)
         if found is None:
             raise unsupported(inst)
         return found
-    if small_floats.is_small(inst):
+    if destination in _SMALL or source in _SMALL:
+        from zluda.compiler.lower import small_floats
+
         found = small_floats.convert(b, inst, operands)
         if found is None:
             raise unsupported(inst)

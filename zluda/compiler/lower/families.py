@@ -1,43 +1,17 @@
-"""Importing this registers the lowering of the instruction families that most kernels need.
+"""Importing this imports every module that lowers instructions, and so fills the dispatch tables.
 
-The others are imported when one of their opcodes is met (:data:`~zluda.compiler.lower.table.RARE`).
+A compiler has no need of it: the tables import what is asked for (:mod:`zluda.compiler.lower.registry`).
 """
 
-from zluda.compiler.lower import (
-    approximate,
-    arithmetic,
-    asynchronous,
-    atomics,
-    calls,
-    cluster,
-    compare,
-    control,
-    convert,
-    logic,
-    mbarrier,
-    memory,
-    video,
-    warp,
-)
+from __future__ import annotations
+
+import importlib
+
 from zluda.compiler.lower.lanewise import LANEWISE
 from zluda.compiler.lower.table import LOWERINGS, find
 
-__all__ = [
-    "LANEWISE",
-    "LOWERINGS",
-    "approximate",
-    "arithmetic",
-    "asynchronous",
-    "atomics",
-    "calls",
-    "cluster",
-    "compare",
-    "control",
-    "convert",
-    "find",
-    "logic",
-    "mbarrier",
-    "memory",
-    "video",
-    "warp",
-]
+__all__ = ["LANEWISE", "LOWERINGS", "find"]
+
+for _registry in (LANEWISE, LOWERINGS):
+    for _module in dict.fromkeys(_registry.modules.values()):
+        importlib.import_module(f"{__package__}.{_module}")

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zluda.compiler.ir import FLOAT_BITS, FLOAT_OF_BITS, Builder, Value
+from zluda.compiler.lower.registry import Registry
 from zluda.errors import UnsupportedError
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import Instruction
@@ -32,7 +33,19 @@ from zluda.ptx.types import ScalarType
 Result = Value | tuple[Value, ...]
 Lowering = Callable[[Builder, Instruction, list[Value]], Result]
 
-LANEWISE: dict[str, Lowering] = {}
+LANEWISE: Registry[Lowering] = Registry(
+    {
+        "approximate": "ex2 tanh rsqrt lg2 sin cos rcp sqrt",
+        "arithmetic": "add sub mul mad abs neg min max div",
+        "compare": "setp set selp slct testp",
+        "convert": "cvt",
+        "floating": "fma copysign",
+        "integer": "addc subc madc mul24 mad24 rem sad dp4a dp2a",
+        "logic": "and or xor not cnot lop3 shl shr shf popc clz bfind brev fns bfe bfi bmsk szext prmt",
+        "video": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vabsdiff2 vmin2 vmax2 vavrg2 "
+        "vset2 vadd4 vsub4 vabsdiff4 vmin4 vmax4 vavrg4 vset4",
+    }
+)
 
 
 def lanewise(*opcodes: str) -> Callable[[Lowering], Lowering]:

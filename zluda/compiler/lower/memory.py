@@ -101,6 +101,17 @@ def _of_kernel(f: FunctionCodegen, operand: Operand) -> bool:
     return f.function.is_entry and name not in f.function.variables
 
 
+@lowers("st")
+def lower_store(f: FunctionCodegen, instruction: Instruction) -> None:
+    """``st`` in all its forms."""
+    if instruction.has("bulk") or instruction.has("completion"):
+        from zluda.compiler.lower import asynchronous  # few kernels have any
+
+        asynchronous.store(f, instruction)
+    else:
+        store(f, instruction)
+
+
 def store(f: FunctionCodegen, instruction: Instruction) -> None:
     """``st``, but for what its asynchronous forms do beside (``asynchronous.py``)."""
     target, source = instruction.operands[0], instruction.operands[1]

@@ -43,12 +43,6 @@ SMALL = {
 }
 
 
-def is_small(instruction: Instruction) -> bool:
-    """Whether a conversion is one of these."""
-    known = {*SMALL, T.UE8M0X2}
-    return instruction.types[0] in known or instruction.types[1] in known
-
-
 def convert(b: Builder, inst: Instruction, operands: list[Value]) -> Value | None:
     """The conversion's result; None for a form that is not known here."""
     destination, source = inst.types[0], inst.types[1]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.clusters import CLUSTER
 from zluda.compiler.lower.lanewise import LANEWISE, unsupported
+from zluda.compiler.lower.registry import Registry
 from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -19,21 +20,24 @@ if TYPE_CHECKING:
 
 WarpLowering = Callable[["FunctionCodegen", Instruction], None]
 
-LOWERINGS: dict[str, WarpLowering] = {}
-
-RARE = {
-    opcode: module
-    for module, opcodes in {
-        "launch_control": ("clusterlaunchcontrol",),
-        "stack": ("alloca", "stacksave", "stackrestore"),
-        "tensor_copy": ("tensormap",),
-        "tensor_memory": ("ldmatrix", "stmatrix", "movmatrix"),
-        "tensor_mma": ("mma", "wmma"),
-        "tensor_wgmma": ("wgmma",),
-    }.items()
-    for opcode in opcodes
-}
-"""Opcodes that few kernels have, and the modules that lower them: imported when one is met."""
+LOWERINGS: Registry[WarpLowering] = Registry(
+    {
+        "asynchronous": "cp",
+        "atomics": "atom red",
+        "calls": "call",
+        "cluster": "mapa getctarank",
+        "control": "trap brkpt nanosleep pmevent setmaxnreg griddepcontrol membar fence bar barrier",
+        "launch_control": "clusterlaunchcontrol",
+        "mbarrier": "mbarrier",
+        "memory": "ld ldu st cvta isspacep mov prefetch prefetchu discard applypriority createpolicy",
+        "stack": "alloca stacksave stackrestore",
+        "tensor_copy": "tensormap",
+        "tensor_memory": "ldmatrix stmatrix movmatrix",
+        "tensor_mma": "mma wmma",
+        "tensor_wgmma": "wgmma",
+        "warp": "shfl vote activemask match redux elect",
+    }
+)
 
 
 def lowers(*opcodes: str) -> Callable[[WarpLowering], WarpLowering]:
@@ -48,9 +52,16 @@ def lowers(*opcodes: str) -> Callable[[WarpLowering], WarpLowering]:
 
 def find(opcode: str) -> WarpLowering | None:
     """The lowering of an opcode; None where it is lane-wise or not supported."""
-    if opcode in RARE and opcode not in LOWERINGS:
-        importlib.import_module(f"zluda.compiler.lower.{RARE[opcode]}")
-    return LOWERINGS.get(opcode)
+    found: WarpLowering | None = LOWERINGS.get(opcode)
+    return found
+
+
+def import_families(text: str) -> None:
+    """Import the modules that lower what a PTX text seems to have: for processes about to be forked."""
+    for registry in (LANEWISE, LOWERINGS):
+        for opcode, module in registry.modules.items():
+            if f"{opcode}." in text:
+                importlib.import_module(f"{__package__}.{module}")
 
 
 def lower(f: FunctionCodegen, instruction: Instruction) -> None:

@@ -168,6 +168,7 @@ def _compile(module: Module, task: Task) -> None:
 def _set_up(targets: Iterable[str]) -> None:
     """What is done once, before the first fork, so that no process does it again."""
     cache.prepare()
+    importlib.import_module("zluda.compiler.lower.families")
     for target in targets:
         importlib.import_module(f"zluda.compiler.{'cpu' if target == 'cpu' else 'amd'}.compile")
         if target == "cpu":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.textures import INSTRUCTION
 from zluda.numerics.texture import ROOT_VARIABLE
+from zluda.patterns import pattern
 from zluda.records import dataclass
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ LIBRARIES = (
     Library("heap.ptx", HEAP, frozenset({"malloc", "free"})),
     Library("conditional.ptx", CONDITIONS, frozenset({"cudaGraphSetConditional"})),
     TEXTURES,
-    Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), re.compile(r"\batom[\w.:]*\.b128\b")),
+    Library("wide.ptx", LOCKS, frozenset({EXCHANGE_128}), pattern(r"\batom[\w.:]*\.b128\b")),
 )
 
 STOPS = {
@@ -92,7 +93,7 @@ def _with_libraries(module: Module, needed: Sequence[Library]) -> Module:
     return parse_module(text, file=module.file)
 
 
-_OWN = re.compile(r"(?:__|_Z\d+)zluda_")
+_OWN = pattern(r"(?:__|_Z\d+)zluda_")
 
 
 def sets_conditions(module: Module) -> bool:
@@ -105,7 +106,7 @@ def is_service(function: str) -> bool:
     return _OWN.match(function) is not None or any(function in library.functions for library in LIBRARIES)
 
 
-_DEFINITION = re.compile(r"^\.(?:visible|weak) \.func .*?(\w+)\($", re.MULTILINE)
+_DEFINITION = pattern(r"^\.(?:visible|weak) \.func .*?(\w+)\($", re.MULTILINE)
 
 
 def compiled_apart(module: Module) -> frozenset[str]:

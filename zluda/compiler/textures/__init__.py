@@ -8,13 +8,14 @@ below never sees them. May import ``ptx`` and ``errors``.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from zluda.patterns import pattern
 
 if TYPE_CHECKING:
     from zluda.ptx.module import Function
 
-INSTRUCTION = re.compile(r"\b(?:tex|tld4|txq|suld|sust|sured|suq|istypep)\s*\.")
+INSTRUCTION = pattern(r"\b(?:tex|tld4|txq|suld|sust|sured|suq|istypep)\s*\.")
 """What the text of a module that uses textures or surfaces has in it."""
 
 OPCODES = frozenset({"tex", "tld4", "suld", "sust", "sured", "txq", "suq", "istypep"})
