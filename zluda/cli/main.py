@@ -34,6 +34,7 @@ VERBS = {
     "dump": ("zluda.cli.dump", "print a trace's calls, launches, modules or memory"),
     "trim": ("zluda.cli.trim", "cut some calls out of a trace, with the state before them"),
     "extract": ("zluda.cli.extract", "one launch of a trace as a file of its own"),
+    "share": ("zluda.cli.share", "the guilty launch as a small trace, with a block for the bug report"),
     "strip": ("zluda.cli.strip", "a trace without machine code, contents or names, to share"),
     "convert": (
         "zluda.cli.convert",

@@ -8,6 +8,7 @@ Launches, copies and waits before the range go, and so does what was freed befor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from zluda.tracefile.subset import Cut, Progress, write_subset
 _PLAIN = (AllocationKind.DEVICE, AllocationKind.POOL, AllocationKind.HOST)
 
 _EVERY_CALL = range(1 << 62)
+_WORD = (1 << 64) - 1
 
 # Calls whose objects may make a launch reach memory that its parameters do not point to.
 _INDIRECT = ("cuTexRef", "cuTexObject", "cuSurfObject", "cuSurfRef", "cuArray", "cuMipmapped")
@@ -60,7 +62,18 @@ def extract(source: Trace, target: Path, launch: int, *, progress: Progress | No
             file=str(source.path),
             call=launch,
         )
-    cut = _narrow(source, _cut(source, launch, launch), one)
+    cut = _narrow(source, _cut(source, launch, launch))
+    write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
+    return cut
+
+
+def excerpt(source: Trace, target: Path, first: int, last: int, *, progress: Progress | None = None) -> Cut:
+    """Write the calls from ``first`` to ``last`` with only the modules and the memory that they reach.
+
+    As ``trim`` does, but for what they do not; where they launch a graph, or there are textures or surfaces,
+    all live memory is kept. Raises :class:`TraceError` where there is no such call.
+    """
+    cut = _narrow(source, _cut(source, *_whole_graphs(source, first, last)))
     write_subset(source, target, cut, {"cut_from": _origin(source, cut)}, progress=progress)
     return cut
 
@@ -166,28 +179,54 @@ def _makes_objects(call: Call) -> bool:
     return handler.phase is Phase.SETUP
 
 
-def _narrow(source: Trace, cut: Cut, launch: Launch) -> Cut:
-    """Of a cut around one launch, what that launch can reach."""
-    modules = frozenset(() if launch.module is None else (launch.module,))
-    if _has_indirect(source, launch.call) or is_redacted(source):  # contents that point further are not there
+def _narrow(source: Trace, cut: Cut) -> Cut:
+    """Of a cut, what its calls and the launches among them can reach."""
+    launches = list(source.iter_launches(cut.first, cut.last + 1))
+    calls = list(source.iter_calls(cut.first, cut.last + 1))
+    asked = {call.arguments.get("hmod", call.arguments.get("library")) for call in calls}
+    modules = frozenset(
+        m.id for m in source.module_list if m.handle in asked and m.id in cut.modules
+    ) | frozenset(one.module for one in launches if one.module is not None)
+    graphs = any(source.graphs.is_node(source.call(one.call)) for one in launches)
+    if graphs or _has_indirect(source, cut.last) or is_redacted(source):  # what points further is hidden
         reached = set(cut.allocations)
     else:
-        reached = _reached(source, launch) & cut.allocations
-    reached |= {page.allocation for page in source.pages(launch.call)} & cut.allocations
+        reached = set[int]().union(*(_reached(source, one) for one in launches)) & cut.allocations
+    reached |= _used(source, cut, calls) & cut.allocations
     reached -= {a.id for a in source.allocations if a.module is not None and a.module not in modules}
     other = {m.load_call: m.handle for m in source.module_list if m.id not in modules}
     needed = {a.born for a in source.allocations if a.id in reached}
     unneeded = {a.born for a in source.allocations if a.id not in reached and a.kind in _PLAIN} - needed
     kept = frozenset(
         call.sequence
-        for call in source.iter_calls(0, launch.call)
+        for call in source.iter_calls(0, cut.first)
         if call.sequence in cut.calls
         and call.sequence not in unneeded
         and (call.sequence not in other or call.sequence in needed)
         and not _asks(call, set(other.values()))
     )
-    state = launch.call > 0
+    state = cut.first > 0
     return replace(cut, calls=kept, modules=modules, allocations=frozenset(reached), state=state)
+
+
+def _used(source: Trace, cut: Cut, calls: Sequence[Call]) -> set[int]:
+    """Ids of the allocations that calls make, end or change, or that an argument of theirs points into: a
+    copy's, say.
+    """
+    numbers = range(cut.first, cut.last + 1)
+    found = {page.allocation for number in numbers for page in source.pages(number)}
+    found |= {a.id for a in source.allocations if a.born in numbers or a.died in numbers}
+    alive = [a for a in source.allocations if a.born <= cut.last and (a.died or cut.first) >= cut.first]
+    spans = LiveSpans()
+    for one in alive:
+        spans.add(one.id, one.base, one.size)
+    for call in calls:
+        words = [value for value in call.arguments.values() if value >> 16]  # no counts, no small handles
+        found |= set(spans.pointed_to(b"".join((word & _WORD).to_bytes(8, "little") for word in words)))
+        for content in call.pointees.values():
+            if isinstance(content, bytes):
+                found |= set(spans.pointed_to(content))
+    return found
 
 
 def _has_indirect(source: Trace, before: int) -> bool:
