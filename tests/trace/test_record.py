@@ -128,6 +128,13 @@ def test_launch_ex_keeps_its_configuration_and_attributes(scene: Scene) -> None:
         assert contents(trace, y, 11, 4000) == RESULT
 
 
+def test_a_kernel_that_no_export_gave_out_has_its_module(scene: Scene) -> None:
+    with open_trace(scene("private_kernel").trace) as trace:
+        (launch,) = trace.iter_launches()
+        assert (launch.kernel, launch.module) == ("saxpy", trace.module_list[0].id)
+        assert not trace.gaps
+
+
 def test_memory_that_nobody_wrote_is_captured_before_the_first_launch(scene: Scene) -> None:
     recorded = scene("memory")
     assert recorded.status == 0 and "20 calls, 3 launches" in recorded.errors

@@ -143,13 +143,13 @@ class Effects:
 
     def function_described(self, sequence: int, handle: int, body: bytes) -> None:
         """A FUNCTION record: the layout of a kernel's parameters, and its name."""
-        _, count = struct.unpack_from("<II", body)
-        values = struct.unpack_from(f"<{2 * count}I", body, 8)
+        _, count, owner = struct.unpack_from("<IIQ", body)
+        values = struct.unpack_from(f"<{2 * count}I", body, 16)
         layout = tuple(zip(values[::2], values[1::2], strict=True))
-        name = body[8 + 8 * count :].decode("utf-8", "replace")
+        name = body[16 + 8 * count :].decode("utf-8", "replace")
         function = self.live.functions.get(handle)
         if function is None:
-            self._add_function(sequence, handle, name, None)
+            self._add_function(sequence, handle, name, self.live.modules.get(owner))
             function = self.live.functions[handle]
         function.layout = layout
         self._writer.set_layout(function.id, layout)

@@ -88,8 +88,8 @@ KINDS = {
     "DATA": 3,
     # function: PHASE_; extra: allocation base; body: offset in the allocation (8 bytes), bytes
     "PAGE": 4,
-    # extra: handle; body: kind, count (4 bytes each), handle of its module or library (8 bytes; 0: not known),
-    # (offset, size) pairs of 4 bytes, name
+    # extra: handle; body: kind, count (4 bytes each), handle of its module or library (8 bytes; 0: not
+    # known), (offset, size) pairs of 4 bytes, name
     "FUNCTION": 5,
     # extra: address; body: size, module handle (8 bytes each), name
     "GLOBAL": 6,

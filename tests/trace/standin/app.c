@@ -91,6 +91,20 @@ saxpy (void)
     exit (1);
 }
 
+/* Its kernel was given out by a function of a private table. */
+static void
+private_kernel (void)
+{
+  CUdeviceptr dx, dy;
+  unsigned n = N;
+  float a = 2;
+  void * parameters[] = { &n, &a, &dx, &dy };
+
+  setup ();
+  make_vectors (&dx, &dy);
+  run (zluda_stand_in_kernel (module, "saxpy"), N, parameters);
+}
+
 #define LARGE (300000 * sizeof (float))
 
 /* Launches that reach large memory only, with what makes such a row end in between: the host's writes and copies, another
@@ -672,6 +686,7 @@ main (int argc, char ** argv)
   else if (!strcmp (scene, "first_launches")) first_launches ();
   else if (!strcmp (scene, "loop")) loop (atol (argv[2]));
   else if (!strcmp (scene, "capture")) capture ();
+  else if (!strcmp (scene, "private_kernel")) private_kernel ();
   else if (!strcmp (scene, "unload")) unload ();
   else if (!strcmp (scene, "failures")) failures ();
   else if (!strcmp (scene, "wrapper")) wrapper (atoi (argv[2]));

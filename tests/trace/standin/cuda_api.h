@@ -102,3 +102,4 @@ CUresult cuLaunchKernel_ptsz (void *, unsigned, unsigned, unsigned, unsigned, un
 CUresult cuLaunchCooperativeKernel (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **);
 CUresult cuLaunchKernelEx (const struct config *, void *, void **, void **);
 CUresult cuStandInSecret (int, int);
+void * zluda_stand_in_kernel (void * module, const char * name);

@@ -149,17 +149,28 @@ kernel_name (struct layout * layout)
   return name;
 }
 
+/* The module or library of a kernel that the driver gave out in a way that no export of it shows, as cuFFT's. */
+static u64
+kernel_owner (struct layout * layout)
+{
+  u64 owner = 0;
+  entry get = layout->kind == HANDLE_KERNEL ? state.driver.cuKernelGetLibrary : state.driver.cuFuncGetModule;
+
+  return (get ((u64) &owner, layout->handle, 0, 0) & 0xffffffff) == 0 ? owner : 0;
+}
+
 static void
 write_function (struct call * call, struct layout * layout)
 {
   const char * name = kernel_name (layout);
-  u32 length = 8 + 8 * layout->count + (u32) strlen (name), index;
+  u32 length = 16 + 8 * layout->count + (u32) strlen (name), index;
   u8 * record = reserve (call->thread, length, call->start), * body;
 
   if (record == NULL)
     return;
   body = copy (record + RECORD_HEADER_BYTES, &layout->kind, 4);
   body = copy (body, &layout->count, 4);
+  body = copy (body, &layout->owner, 8);
   for (index = 0; index != layout->count; index++)
   {
     body = copy (body, &layout->offset[index], 4);
@@ -181,6 +192,8 @@ learn_layout (struct call * call, struct layout * layout)
   unlock ();
   if (!resolve_layout (&found))
     return 0;
+  if (found.owner == 0)
+    found.owner = kernel_owner (&found);
   lock ();
   if (!layout->known)
   {
@@ -189,6 +202,7 @@ learn_layout (struct call * call, struct layout * layout)
     layout->count = found.count;
     layout->total = found.total;
     layout->kind = found.kind;
+    layout->owner = found.owner;
     *(volatile u32 *) &layout->known = 1;
   }
   unlock ();

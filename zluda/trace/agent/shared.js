@@ -29,9 +29,14 @@ function memoriesNamed(name) {
     .map(({ base }) => base.add(NAME_BYTES));
 }
 
+// Another thread may unmap it at this moment.
 function isNamed(base, name) {
-  for (let index = 0; index <= name.length; index++)
-    if (base.add(index).readU8() !== (index === name.length ? 0 : name.charCodeAt(index)))
-      return false;
-  return true;
+  try {
+    for (let index = 0; index <= name.length; index++)
+      if (base.add(index).readU8() !== (index === name.length ? 0 : name.charCodeAt(index)))
+        return false;
+    return true;
+  } catch (gone) {
+    return false;
+  }
 }
