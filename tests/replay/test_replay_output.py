@@ -98,6 +98,7 @@ def test_json_has_the_documented_keys(case: Case) -> None:
         "reasons",
         "first_divergence",
         "at_fault",
+        "blame",
         "seconds",
         "product",
         "relocated",

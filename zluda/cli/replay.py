@@ -77,6 +77,13 @@ _WORST_FIRST = (1, 2, 0)
     help="memory: on cpu and emulated GPUs, a launch that accesses what is not allocated is a crash.",
 )
 @options.dtypes
+@click.option("--blame", is_flag=True, help="Name the layer at fault for each launch that fails.")
+@click.option(
+    "--explain",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Launch N on one screen, as `zluda isolate` has it.",
+)
 @click.option(
     "--learn-noise",
     is_flag=True,
@@ -104,6 +111,8 @@ def command(
     schedule: int,
     check: str,
     dtypes: tuple[str, ...],
+    blame: bool,
+    explain: int | None,
     learn_noise: bool,
     repeat: int | None,
     profile: bool,
@@ -140,6 +149,10 @@ def command(
         raise click.UsageError("--dtype says how to compare, and --learn-noise compares bits")
     if profile and (learn_noise or jobs > 1):
         raise click.UsageError("--profile times one replay: not with --learn-noise or --jobs")
+    if explain is not None and len(files) * len(chosen) > 1:
+        raise Error(f"--explain {explain}: give one FILE and one device")
+    if explain is not None:
+        _explain(files[0], chosen[0], explain, numerics, contract, time_limit, as_json=as_json)
     if learn_noise:
         _learn_noise(files, chosen, repeat, as_json=as_json)
 
@@ -177,6 +190,8 @@ def command(
             unread.append(Unread(file, device, str(error)))
             statuses.add(2)
             continue
+        if blame:
+            result = _blamed(result, file, device, numerics=numerics, time_limit=time_limit)
         if profile:
             from zluda.isolate.profile import profile as profiled
 
@@ -194,6 +209,55 @@ def command(
 
         write_page(results, html, unread=unread)
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
+
+
+def _blamed(
+    result: ReplayResult, file: str, device: str, *, numerics: str | None, time_limit: float | None
+) -> ReplayResult:
+    """The result with the layer at fault for each launch that fails."""
+    from dataclasses import replace
+
+    from zluda.diff.results import CountsAs
+    from zluda.isolate.layers import blame
+    from zluda.tracefile import open_trace
+
+    failing = [one for one in result.results if one.verdict.counts_as is CountsAs.FAILS]
+    if not failing:
+        return result
+    alone = result.mode == "isolated"
+    with open_trace(file) as trace:
+        found = blame(
+            trace,
+            device,
+            failing,
+            numerics=numerics,
+            contract=result.contract,
+            time_limit=time_limit,
+            in_stream=not alone,
+            known=failing if alone else (),
+        )
+    return replace(result, blame=found)
+
+
+def _explain(
+    file: str,
+    device: str,
+    call: int,
+    numerics: str | None,
+    contract: str,
+    time_limit: float | None,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    from zluda.cli.isolate import explained, show, status
+    from zluda.isolate.layers.search import suspect_of
+    from zluda.tracefile import open_trace
+
+    with open_trace(file) as trace:
+        suspect = suspect_of(trace, call)
+        found = explained(trace, device, suspect, numerics, contract, time_limit, in_stream=False)
+    show(found, as_json=as_json)
+    sys.exit(status(found))
 
 
 def _devices(asked: Sequence[str]) -> list[str]:

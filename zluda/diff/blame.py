@@ -44,20 +44,30 @@ class Sure(StrEnum):
     LIKELY = "likely"  # the reason says what else would
 
 
+ABSENT = "absent"
+"""The outcome of a run on a device that is not at hand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One run of the launch: ``device`` with ``how``, its ``outcome`` in a word and what was seen."""
+    """One run of the launch: ``device`` with ``how``, its ``outcome`` and what was seen.
+
+    Outcomes are ``holds``, ``fails``, ``untold`` and :data:`ABSENT`. ``numerics`` is empty where it was no
+    run on a device.
+    """
 
     probe: str
     device: str
     how: str
     outcome: str
     seen: str
+    numerics: str = ""
 
     def to_json(self) -> dict[str, str]:
         return {
             "probe": self.probe,
             "device": self.device,
+            "numerics": self.numerics,
             "how": self.how,
             "outcome": self.outcome,
             "seen": self.seen,
@@ -82,13 +92,14 @@ class Blame:
         likely = ", likely" if self.layer.named and self.sure is Sure.LIKELY else ""
         return f"{self.layer}{likely}: {self.reason}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
+    def to_json(self, *, evidence: bool = True) -> dict[str, Any]:
+        """``evidence``: with all runs."""
+        told = {
             "call": self.call,
             "kernel": self.kernel,
             "layer": self.layer.value,
             "sure": self.sure.value,
             "reason": self.reason,
             "needs": self.needs,
-            "evidence": [one.to_json() for one in self.evidence],
         }
+        return {**told, "evidence": [one.to_json() for one in self.evidence]} if evidence else told

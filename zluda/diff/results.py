@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from zluda.diff.blame import Blame
 from zluda.diff.metrics import Metrics
 from zluda.diff.types.layout import UNKNOWN, Layout
 from zluda.errors import Error
@@ -292,6 +293,7 @@ class ReplayResult:
     relocated: list[dict[str, str | int]] = field(default_factory=list)  # what memory was elsewhere
     contract: str = "auto"
     mode: str = "stream"
+    blame: Mapping[int, Blame] = field(default_factory=dict)  # of what fails, by call, where it was asked for
     classes_from: str = ""  # the trace whose PTX tells the kernels' classes
 
     @property
@@ -391,6 +393,7 @@ class ReplayResult:
                 {"kernel": kernel, "launches": len(calls), "calls": calls[:MOST_CALLS]}
                 for kernel, calls in self.at_fault.items()
             ],
+            "blame": [one.to_json(evidence=False) for _, one in sorted(self.blame.items())],
             "seconds": round(self.seconds, 6),
             "product": self.product,
             "relocated": self.relocated,

@@ -87,6 +87,7 @@ class Player:
         with the record's memory.
         """
         self._trace, self._selection, self._output = trace, selection, output
+        self._isolated = isolated
         record, facts = Record(trace), KernelFacts(trace)
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
@@ -229,12 +230,13 @@ class Player:
     def _settle(self, call: Call, failure: Unavailable | None, *, wrote: bool = False) -> Ranges:
         """After a call that is no launch: its allocations, and what the record has of memory after it.
 
-        Where the call ``wrote`` and failed here, its effect is taken from the record, or else is in doubt.
+        Where the call ``wrote`` and failed here, its effect is taken from the record, or else is in doubt. In
+        isolated mode it is taken from the record in any case.
         """
         state = self._recovery.state
         state.settle_allocations(call, failure)
         ranges = state.memory.record_pages(call.sequence)
-        from_record = wrote and failure is not None
+        from_record = wrote and (failure is not None or self._isolated)
         if wrote and failure is not None and not ranges:
             self._taint_arguments(call, failure)
         state.memory.adopt_pages(ranges, call.sequence, unknown_only=not from_record)

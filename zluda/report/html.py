@@ -276,6 +276,7 @@ def _row(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
 def _difference(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
     return {
         "held_to": words.held_to(of, result.kernel),
+        "layer": str(of.blame[result.call]) if result.call in of.blame else "",
         "call": result.call,
         "kernel": result.kernel,
         "readable": readable(result.kernel),

@@ -87,7 +87,7 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
     for failure in failures(result, _SHOWN_FAILURES):
         yield printable(
             f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
-            f"{_held_to(result, failure)}"
+            f"{_held_to(result, failure)}{_blamed(result, failure)}"
         )
     for line in words.at_fault(result)[:_SHOWN_FAILURES]:
         yield printable(f"  {line}")
@@ -131,6 +131,12 @@ def _held_to(result: ReplayResult, failure: LaunchResult) -> str:
     return f"; class {told}" if told else ""
 
 
+def _blamed(result: ReplayResult, failure: LaunchResult) -> str:
+    """``; layer: lowering: …``, where that was asked for."""
+    blame = result.blame.get(failure.call)
+    return "" if blame is None else f"; layer: {blame}"
+
+
 def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -144,6 +150,9 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
         for kernel in dict.fromkeys(one.kernel for one in failing if one.verdict is Verdict.DIFFERS):
             if told := words.held_to(result, kernel):
                 console.print(Text(printable(f"  {readable(kernel)}: {told}"), style="dim"))
+        for one in failing:
+            if one.call in result.blame:
+                console.print(Text(printable(f"  #{one.call} layer: {result.blame[one.call]}")))
     for line in words.at_fault(result)[:_SHOWN_FAILURES]:
         console.print(Text(printable(f"  {line}")))
     for reason, count in other_reasons(result, _SHOWN_REASONS):

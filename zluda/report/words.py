@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from zluda.diff.blame import Blame, Layer, Sure
 from zluda.diff.metrics import KINDS, Metrics
 from zluda.diff.results import (
     BufferComparison,
@@ -66,7 +67,16 @@ def _fails(result: ReplayResult) -> str:
             verbs.append(f"{count} {one if count == 1 else several}")
     divergence = result.first_divergence
     assert divergence is not None
-    return f"{' and '.join(verbs)} of {things(result.results)} on {where(result)}; {first(divergence)}"
+    text = f"{' and '.join(verbs)} of {things(result.results)} on {where(result)}; {first(divergence)}"
+    guilty = result.blame.get(divergence.result.call)
+    return f"{text}; {at_fault_layer(guilty)}" if guilty is not None else text
+
+
+def at_fault_layer(blame: Blame) -> str:
+    """``code generation is at fault``, or that it cannot be told."""
+    if blame.layer.named:
+        return f"{blame.layer} is {'likely ' if blame.sure is Sure.LIKELY else ''}at fault"
+    return "which layer is at fault cannot be told" if blame.layer is Layer.UNKNOWN else str(blame)
 
 
 def _holds(told: list[LaunchResult], *, all_of: bool) -> str:

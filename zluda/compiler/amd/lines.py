@@ -33,8 +33,8 @@ def amd_lines(
 ) -> dict[int, list[str]]:
     """Line of the module's PTX → the AMD instructions for it, in the order of the assembly.
 
-    What LLVM makes of several lines stands at one of them, and what it loses track of at the line before it in
-    the assembly. Raises what compiling raises.
+    What LLVM makes of several lines stands at one of them, and what it loses track of at the line before it
+    in the assembly. Raises what compiling raises.
     """
     unit = build_unit(module, kernel, contract)
     unit.numerics = numerics

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 
@@ -88,6 +89,7 @@ class Prober:
         """The results of these calls, each from its recorded inputs."""
         seen = self._seen.setdefault(run, Seen(run))
         wanted = [call for call in calls if call not in seen.results]
+        seen.absent = seen.absent or (_why_absent(run.device) if wanted else "")
         if wanted and not seen.absent:
             self.tell(f"{run.device} ({run.how})" if run.how else run.device)
             try:
@@ -95,6 +97,11 @@ class Prober:
             except Error as error:
                 seen.absent = str(error)
         return seen
+
+    def know(self, run: Run, results: Iterable[LaunchResult]) -> None:
+        """Results of a run that was made already."""
+        seen = self._seen.setdefault(run, Seen(run))
+        seen.results = {**seen.results, **{one.call: one for one in results}}
 
     def _replay(self, run: Run, calls: Sequence[int]) -> dict[int, LaunchResult]:
         device = names.resolve(run.device)
@@ -175,6 +182,21 @@ class Prober:
             return call
         end = self.trace.graphs.end(one.parent)
         return call if end is None else end
+
+
+def _why_absent(device: str) -> str:
+    """Why a GPU cannot be there, told without starting anything; empty where it may be."""
+    kind = names.kind(device)
+    if kind in ("cuda", "nvptx"):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            return str(error)
+    if kind == "hip":
+        from zluda.device.amd.hip.probe import gpu_answers
+
+        return "" if gpu_answers() else "no AMD GPU answers"
+    return ""
 
 
 @contextmanager

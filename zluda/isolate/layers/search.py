@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zluda.device import names
-from zluda.diff.blame import Blame, Evidence, Layer, Sure
+from zluda.diff.blame import ABSENT, Blame, Evidence, Layer, Sure
 from zluda.diff.proof import Proof
 from zluda.diff.results import CountsAs, LaunchResult, Verdict
 from zluda.errors import Error
@@ -88,10 +88,10 @@ STEPS = (
     _step("cuda", "device fails"),
     _step("exact", "device fails"),
     _step("cpu", "exact fails"),
+    _step("record", "exact fails, cpu fails"),
     _step("cpu native", "exact holds, on emulator", "exact holds, on hip"),
     _step("emulator", "exact fails"),
     _step("nvptx", "exact fails"),
-    _step("record", "exact fails, cpu fails"),
     _step("hip", _AMD_ALONE),
     _step("plain", _AMD_ALONE, _CPU_ALONE),
     _step("seam", _AMD_ALONE, _CPU_ALONE),
@@ -174,7 +174,8 @@ class Search:
 
     def _note(self, probe: str, call: int, seen: Seen) -> None:
         run = seen.run
-        self._evidence[call].append(Evidence(probe, run.device, run.how, seen.outcome(call), seen.told(call)))
+        told = ABSENT if seen.absent else seen.outcome(call), seen.told(call)
+        self._evidence[call].append(Evidence(probe, run.device, run.how, *told, numerics=run.numerics))
 
     def _record(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
         for call in calls:
@@ -334,17 +335,20 @@ def isolate(
     inside: bool = True,
     contract: str = "auto",
     time_limit: float | None = None,
+    known: Sequence[LaunchResult] = (),
     report: Callable[[str], None] | None = None,
 ) -> list[Answer]:
     """Which layer is at fault for each suspect, which went wrong on ``device`` (a full name).
 
     ``in_stream``: the suspects are results of a replay in mode stream, else only their calls count.
-    ``inside``: look for the first instruction that differs where the layer depends on it. ``report`` is told
+    ``inside``: look for the first instruction that differs where the layer depends on it. ``known``
+    are results of a replay in mode isolated on the device, which are not asked for again. ``report`` is told
     what is run.
     Raises TraceError where the trace cannot be replayed from its recorded inputs.
     """
     prober = Prober(trace, contract=contract, time_limit=time_limit, report=report)
     asked = Asked(device, names.chosen_numerics(device, numerics), _emulated(device))
+    prober.know(asked.run("device"), known)
     return Search(prober, asked, inside=inside).answers(suspects, in_stream=in_stream)
 
 

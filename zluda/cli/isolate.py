@@ -1,0 +1,143 @@
+"""`zluda isolate`: the launch that went wrong, the layer at fault, and the first instruction that differs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda.cli.progress import progress_bar
+from zluda.cli.say import say
+from zluda.cli.seconds import Seconds
+
+if TYPE_CHECKING:
+    from zluda.diff.results import LaunchResult
+    from zluda.isolate.explain import Explanation
+    from zluda.tracefile import Trace
+
+
+@click.command(name="isolate")
+@click.argument("file", metavar="FILE")
+@click.option("--launch", type=click.IntRange(0), metavar="N", help="This call; else the first that fails.")
+@click.option(
+    "--device", "-d", metavar="DEVICE", help="Where it goes wrong (default: ZLUDA_DEVICE, else auto)."
+)
+@click.option("--numerics", metavar="KIND", help="As for `zluda replay`.")
+@click.option(
+    "--contract", type=click.Choice(["auto", "on", "off"]), default="auto", help="As for `zluda replay`."
+)
+@click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="As for `zluda replay`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    file: str,
+    launch: int | None,
+    device: str | None,
+    numerics: str | None,
+    contract: str,
+    time_limit: float | None,
+    as_json: bool,
+) -> None:
+    """Say which layer is at fault where FILE does not replay as recorded.
+
+    The first launch that fails on DEVICE (or launch N) is run from its recorded inputs on every device at
+    hand; what that gives, taken together, names the record, lowering, code generation, the runtime or a
+    hardware unit. Then the first PTX instruction whose value differs is looked for.
+
+    Exits 0 where nothing is at fault, 1 where a layer is named, 2 where that cannot be told.
+
+    Example: zluda isolate trace.bin --device gfx1030
+    """
+    from zluda import config
+    from zluda.device import names
+    from zluda.tracefile import open_trace
+
+    full = names.resolve(device or config.load().device)
+    names.check_options(full, numerics=numerics, check="none", contract=contract)
+    with open_trace(file) as trace:
+        suspect = (
+            _first_failure(file, full, numerics, contract, time_limit)
+            if launch is None
+            else _named(trace, launch)
+        )
+        if suspect is None:
+            text = f"nothing fails on {full}"
+            print(
+                json.dumps({"trace": file, "device": full, "layer": "none", "reason": text})
+                if as_json
+                else text
+            )
+            sys.exit(0)
+        found = explained(trace, full, suspect, numerics, contract, time_limit, in_stream=launch is None)
+    show(found, as_json=as_json)
+    sys.exit(status(found))
+
+
+def explained(
+    trace: Trace,
+    device: str,
+    suspect: LaunchResult,
+    numerics: str | None,
+    contract: str,
+    time_limit: float | None,
+    *,
+    in_stream: bool,
+) -> Explanation:
+    """The layer and the instruction for one suspect."""
+    from zluda.device import names
+    from zluda.isolate.explain import explain
+    from zluda.isolate.layers import isolate
+
+    (answer,) = isolate(
+        trace,
+        device,
+        [suspect],
+        numerics=numerics,
+        contract=contract,
+        time_limit=time_limit,
+        in_stream=in_stream,
+        report=_tell,
+    )
+    return explain(trace, device, names.chosen_numerics(device, numerics), answer, contract=contract)
+
+
+def show(found: Explanation, *, as_json: bool) -> None:
+    print(json.dumps(found.to_json()) if as_json else "\n".join(found.lines()), flush=True)
+
+
+def status(found: Explanation) -> int:
+    """The exit status: 0 nothing is at fault, 1 a layer is, 2 it cannot be told."""
+    from zluda.diff.blame import Layer
+
+    layer = found.answer.blame.layer
+    return 1 if layer.named else 2 if layer is Layer.UNKNOWN else 0
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        say(f"running it on {text}")
+
+
+def _named(trace: Trace, launch: int) -> LaunchResult:
+    from zluda.isolate.layers.search import suspect_of
+
+    return suspect_of(trace, launch)
+
+
+def _first_failure(
+    file: str, device: str, numerics: str | None, contract: str, time_limit: float | None
+) -> LaunchResult | None:
+    import zluda
+
+    with progress_bar(file, "calls") as progress:
+        result = zluda.replay(
+            file,
+            device=device,
+            numerics=numerics,
+            contract=contract,
+            time_limit=time_limit,
+            progress=progress,
+        )
+    divergence = result.first_divergence
+    return None if divergence is None else divergence.result
