@@ -11,6 +11,7 @@ subnormals kept, NaN payloads unspecified.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
@@ -56,8 +57,8 @@ class Module:
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
     ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's;
     ``nan_by_arithmetic``: they are NVIDIA's where arithmetic gave them, and made so elsewhere. ``compact``:
-    what takes many instructions is rather called than written out. ``marks``: a comment says which line of PTX
-    the lines after it are for.
+    what takes many instructions is rather called than written out. ``marks``: a comment says which line of
+    PTX the lines after it are for.
     """
 
     stack: str = "ptr"
@@ -153,12 +154,16 @@ _RIGHT_IDENTITY = {"add": 0, "sub": 0, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "
 
 
 _ARITHMETIC = (
-    *("fadd ", "fsub ", "fmul ", "fdiv ", "fneg ", "fptrunc ", "fpext ", "sitofp ", "uitofp "),
+    *("fadd ", "fsub ", "fmul ", "fdiv ", "fneg float ", "sitofp ", "uitofp "),
     "call float @llvm.fabs.",
     *("call float @llvm.fma.", "call float @llvm.sqrt.", "call float asm "),
     *("call float @llvm.minimumnum.", "call float @llvm.maximumnum."),
 )
 """How instructions begin whose NaN is the machine's own."""
+
+
+_SIGNS = ("fneg ", "call float @llvm.fabs.", "select ")
+_NAMES = re.compile(r"%[\w.]+")
 
 
 class Builder:
@@ -172,6 +177,7 @@ class Builder:
         self.normal: set[str] = set()  # floats, or their bits, known not to be subnormal numbers: their refs
         self._known: dict[str, Value] = {}  # values of this basic block, by their text
         self.arithmetic: set[str] | None = set() if module.nan_by_arithmetic else None
+        self.widened: set[str] = set()
 
     def text(self) -> str:
         """The body, one instruction a line."""
@@ -192,13 +198,32 @@ class Builder:
         """Write ``%fresh = text`` and return the new value."""
         name = "%" + self.fresh()
         self.lines.append(f"{name} = {text}")
-        if self.arithmetic is not None and (text.startswith(_ARITHMETIC) or self._chosen(text)):
-            self.arithmetic.add(name)
+        if self.arithmetic is not None:
+            self._note_nan(name, text)
         return Value(element, lanes, name)
 
-    def _chosen(self, text: str) -> bool:
-        """Whether a value is one of two that arithmetic gave."""
+    def _note_nan(self, name: str, text: str) -> None:
+        """Note what a new value's NaN is: arithmetic's, or that of an operand in a wider format."""
         assert self.arithmetic is not None
+        if text.startswith("fpext ") or (
+            text.startswith(_SIGNS) and self.widened.intersection(_NAMES.findall(text))
+        ):
+            self.widened.add(name)
+        if text.startswith(_ARITHMETIC) or self._passes_on(text):
+            self.arithmetic.add(name)
+
+    def _passes_on(self, text: str) -> bool:
+        """Whether a value is one of two that arithmetic gave, or such a one in another format.
+
+        LLVM leaves out a widening with the narrowing of what it gave.
+        """
+        assert self.arithmetic is not None
+        words = text.split(" ", 1)[0]
+        if words == "fpext":
+            return True
+        if words == "fptrunc":
+            source = text.split(" to ", 1)[0].rpartition(" ")[2]
+            return source in self.arithmetic and source not in self.widened
         if not text.startswith("select i1 "):
             return False
         either = (part.rpartition(" ")[2] for part in text.split(", ")[1:])

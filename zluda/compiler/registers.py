@@ -90,6 +90,8 @@ class RegisterFile:
             lanes = self.geometry.width if shape.varying else 1
             element = self.element_of(register)
             parts = tuple(self.b.load(element, p, lanes, align=64) for p in self._slot(register))
+            if self.b.arithmetic is not None and element in FLOAT_BITS:
+                self.b.arithmetic.update(p.ref for p in parts)  # as it was written
             if register.name in self._flushed:
                 self.b.normal.update(p.ref for p in parts)
             found = self._cache[register.name] = Lanes(shape, parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zluda.compiler.ir import Builder, Value
+from zluda.compiler.ir import FLOAT_BITS, Builder, Value
 from zluda.compiler.lower import nan, rounding
 from zluda.compiler.lower.formats import by_elements, load_float, store_float
 from zluda.compiler.lower.lanewise import Result, as_bits, lanewise, unsupported
@@ -314,7 +314,10 @@ def minmax_float(name: str) -> Callable[[Builder, Instruction, list[Value]], Res
             if inst.has("ftz"):
                 flush = rounding.flush if type is ScalarType.F32 else _flush_half
                 xs = [flush(b, x) for x in xs]
-            best = _pick(b, intrinsic, xs, xorsign=inst.has("xorsign"))
+            if inst.has("xorsign"):
+                best = _with_signs(b, intrinsic, xs, [as_bits(b, v, type.bits) for v in values])
+            else:
+                best = _pick(b, intrinsic, xs)
             if type is ScalarType.F64:
                 both = b.and_(nan.is_nan(b, xs[0]), nan.is_nan(b, xs[1]))
                 return b.select(both, nan.quieted(b, xs[1]), best)
@@ -325,14 +328,22 @@ def minmax_float(name: str) -> Callable[[Builder, Instruction, list[Value]], Res
     return lower
 
 
-def _pick(b: Builder, intrinsic: str, xs: list[Value], *, xorsign: bool) -> Value:
-    """The extreme of two or three; with ``.xorsign.abs`` of their magnitudes, its sign the xor of theirs."""
-    if not xorsign:
-        best = b.intrinsic(intrinsic, xs[0], xs[1])
-        return b.intrinsic(intrinsic, best, xs[2]) if len(xs) > 2 else best
-    best = _pick(b, intrinsic, [rounding.magnitude(b, x) for x in xs], xorsign=False)
-    sign = rounding.bits_of(b, xs[0])
-    for x in xs[1:]:
-        sign = b.xor(sign, rounding.bits_of(b, x))
-    mask = rounding.sign_mask(best.type)
-    return b.bitcast(b.or_(rounding.bits_of(b, best), b.and_(sign, mask)), best.type)
+def _pick(b: Builder, intrinsic: str, xs: list[Value]) -> Value:
+    """The extreme of two or three."""
+    best = b.intrinsic(intrinsic, xs[0], xs[1])
+    return b.intrinsic(intrinsic, best, xs[2]) if len(xs) > 2 else best
+
+
+def _with_signs(b: Builder, intrinsic: str, xs: list[Value], operands: list[Value]) -> Value:
+    """``.xorsign.abs``: the extreme of the magnitudes, its sign the xor of the operands' own.
+
+    Those of the operands' bits: widening a NaN may lose its sign.
+    """
+    best = _pick(b, intrinsic, [rounding.magnitude(b, x) for x in xs])
+    sign = operands[0]
+    for operand in operands[1:]:
+        sign = b.xor(sign, operand)
+    wide = rounding.integer_type(best.type)
+    shift = FLOAT_BITS[best.type] - sign.width
+    sign = b.and_(b.shl(b.zext(sign, wide), shift), rounding.sign_mask(best.type))
+    return b.bitcast(b.or_(rounding.bits_of(b, best), sign), best.type)

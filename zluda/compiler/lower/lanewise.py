@@ -95,7 +95,10 @@ def with_one_nan(b: Builder, value: Value) -> Value:
     if nan is None or value.bits is not None or value.ref in (b.arithmetic or ()):
         return value
     bits = b.select(b.fcmp("uno", value, value), nan, b.bitcast(value, f"i{value.width}"))
-    return b.bitcast(bits, value.type)
+    found = b.bitcast(bits, value.type)
+    if b.arithmetic is not None:
+        b.arithmetic.add(found.ref)
+    return found
 
 
 def canonical_nan(b: Builder, value: Value) -> Value:
@@ -104,6 +107,8 @@ def canonical_nan(b: Builder, value: Value) -> Value:
     NVIDIA keeps f64 NaN payloads (IEEE 754 6.2.3), as does the host: those bits are left as they are; so are
     all where the module says that any NaN will do.
     """
+    if b.arithmetic is not None and value.type in FLOAT_BITS:
+        value = with_one_nan(b, value)
     bits = as_bits(b, value, value.width)
     nan = _CANONICAL_NAN.get(value.width)
     if nan is None or value.type not in FLOAT_BITS or b.module.any_nan:
