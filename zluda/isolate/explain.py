@@ -85,14 +85,14 @@ class Explanation:
                 yield from _wrapped("why", result.reason, 3)
             return
         buffer, element = found
-        count = f"{buffer.differing:,} of {buffer.elements:,} {words.typed(buffer)} differ"
+        count = f"{buffer.differing:,} of {buffer.elements:,} differ"
         yield from _wrapped("values", f"{words.difference(buffer, element)}; {count}", 2)
         if self.held_to:
             yield from _wrapped("bound", self.held_to, 2)
 
     def _layer(self) -> Iterator[str]:
         blame = self.answer.blame
-        yield from _wrapped("layer", str(blame), 4)
+        yield from _wrapped("layer", str(blame), 3)
         if blame.needs:
             yield from _wrapped("needs", blame.needs, 2)
 
