@@ -70,12 +70,13 @@ class Stage:
         numerics: str | None = None,
         contract: str = "auto",
         schedule: int = 0,
+        check: str = "none",
         time_limit: float = TIME_LIMIT,
     ) -> None:
         self.trace, self.launch = trace, trace.launch(call)
         self._check()
         full = names.resolve(device)
-        names.check_options(full, numerics=numerics, check="none", contract=contract, schedule=schedule)
+        names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
         plan = plan_addresses(trace.allocations, place_globals=names.kind(full) in ("cpu", "gfx", "hip"))
         self._session = Session(
             full,
@@ -84,6 +85,7 @@ class Stage:
             contract=contract,
             time_limit=time_limit,
             schedule=schedule,
+            check=check,
         )
         try:
             self._record, self._plan = Record(trace), plan

@@ -25,6 +25,7 @@ class Input:
     register: str
     type: str
     value: str
+    bits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ class _Search:
         site = found.site
         kind = type_of(site)
         inputs = tuple(
-            Input(name, str(shape), shown(held.a, shape))
+            Input(name, str(shape), shown(held.a, shape), held.a)
             for name, held in found.inputs
             if held.state is not State.DIFFERS and not (name == site.name and found.kind is Kind.CONTROL)
             for shape in (_input_type(site.instruction, name),)
