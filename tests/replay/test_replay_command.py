@@ -11,6 +11,7 @@ from kernels import LAYOUT, MODULE, add, added, parameters, ramp
 from replay_case import Case
 
 import zluda.cli.main
+from zluda.tracefile import open_trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 COUNT = 64
@@ -155,3 +156,45 @@ def test_bad_input_is_one_line_and_exits_2(
     assert out == ""
     lines = [line for line in err.splitlines() if line != "device auto is cpu"]
     assert len(lines) == 1 and lines[0].startswith("zluda: ")
+
+
+FIRST_WRONG = {"add": NOTHING["add"], "other": add}
+
+
+def test_blame_names_the_layer_of_each_that_fails(run, trace: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Here the stand-ins for all devices compute the same wrong thing: what they share is the lowering."""
+    page = tmp_path / "page.html"
+    status, out, _ = run(trace, "-d", "cpu", "--blame", "--html", page, kernels=FIRST_WRONG)
+    first, *rest = out.splitlines()
+    assert status == 1
+    assert first.endswith("; lowering is likely at fault")
+    assert "; layer: lowering, likely: the CPU and AMD code leave the same wrong bytes" in rest[0]
+    assert "; layer: inputs: from its recorded inputs it holds" in rest[1]
+    assert "Layer: lowering, likely" in page.read_text("utf-8")
+    told = json.loads(run(trace, "-d", "cpu", "--blame", "--json", kernels=FIRST_WRONG)[1])
+    assert [one["layer"] for one in told["blame"]] == ["lowering", "inputs", "inputs"]
+
+
+def test_blame_of_an_isolated_replay(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    options = ("-d", "cpu", "--mode", "isolated", "--blame", "--json")
+    told = json.loads(run(trace, *options, kernels=FIRST_WRONG)[1])
+    assert [one["layer"] for one in told["blame"]] == ["lowering"]
+    assert (told["differs"], told["inherited"]) == (1, 0)
+
+
+def test_what_holds_has_nobody_to_blame(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = run(trace, "-d", "cpu", "--blame", "--json", kernels=BOTH)
+    assert status == 0 and json.loads(out)["blame"] == []
+
+
+def test_one_launch_is_explained(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
+    with open_trace(trace) as opened:
+        call = next(opened.iter_launches()).call
+    status, out, _ = run(trace, "-d", "cpu", "--explain", call, kernels=FIRST_WRONG)
+    assert status == 1
+    lines = out.splitlines()
+    assert lines[0].startswith(f"#{call} add <<<") and lines[0].endswith("on cpu: differs")
+    assert any(line.startswith("layer    lowering, likely") for line in lines)
+    assert "inside   no instruction: on no device at hand is it right" in lines
+    status, out, _ = run(trace, "-d", "cpu", "--explain", call, kernels=BOTH)
+    assert status == 0 and "layer    none: from its recorded inputs it holds" in out
