@@ -60,6 +60,19 @@ def test_equal_memory_is_identical(case: Case) -> None:
     assert [one.kind for one in result.results] == ["launch", "launch", "copy"]
 
 
+def test_what_a_launch_changed_besides_what_is_on_record_is_not_held_against_it(case: Case) -> None:
+    """Its memory is on record in part, as where a damaged trace was recovered."""
+    program = Recorded(case)
+    half = added(ramp(COUNT), ramp(COUNT, 0.5))[: SIZE // 2]
+    wanted = parameters(program.x, program.y, COUNT)
+    call = case.record.launch(program.add, wanted, captured=False)
+    case.record.put(call, program.x, half)
+    case.record.copy_out(program.x, SIZE // 2)
+    assert verdicts(case.replay({"add": add})) == [Verdict.IDENTICAL] * 2
+    wrong = case.replay({"add": lambda *_: None})
+    assert verdicts(wrong)[0] is Verdict.DIFFERS
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_memory_whose_next_allocation_was_under_way_when_it_was_freed(case: Case, dies: bool) -> None:
     """Two threads: the second allocation is entered first and gets what the free gives back."""

@@ -97,9 +97,30 @@ class LaunchPlayer:
         for one in reach:
             one.reached = True
         recorded = state.memory.record_pages(launch.call)
-        if not launch.captured and not recorded:
+        if launch.captured:
+            return self.judge(call, launch, reach, recorded, replayed, since, seconds)
+        if not recorded:
             return self._unrecorded(launch, replayed, seconds)
-        return self.judge(call, launch, reach, recorded, replayed, since, seconds)
+        listed, besides = self._listed(recorded, replayed)
+        result, changed = self.judge(call, launch, reach, recorded, listed, since, seconds)
+        return result, {
+            key: IntervalSet([*changed.get(key, ()), *besides.get(key, ())]) for key in changed | besides
+        }
+
+    def _listed(self, recorded: Ranges, replayed: Ranges) -> tuple[Ranges, Ranges]:
+        """Of a launch whose record may lack some of what it changed: what the replay changed of that which is
+        there, and what besides, which nobody can judge.
+        """
+        memory = self._recovery.state.memory
+        listed, besides = {}, {}
+        for key, spans in replayed.items():
+            listed[key], besides[key] = IntervalSet(spans), IntervalSet(spans)
+            for start, stop in recorded.get(key, ()):
+                besides[key].remove(start, stop)
+            for start, stop in besides[key]:
+                listed[key].remove(start, stop)
+                memory.wrote_unrecorded(memory.live[key], start, stop)
+        return listed, besides
 
     def pass_over(self, launch: Launch) -> LaunchResult:
         """A launch whose memory was left off the record on purpose is not replayed: nobody could judge it,
