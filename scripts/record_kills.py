@@ -8,8 +8,8 @@ NVIDIA GPU; what had returned by then must be on record. With the programs of ``
 The program is started anew for each kill, with the name of a file in the place of ``{account}``. It keeps a
 64-bit word there for each function that is counted (in any of its forms): how many calls of it had returned.
 ``--even``: between two calls of that function there are always as many launches.
-Each trace is then opened, checked against the account and read to its end. Prints a line for each kill that
-lost something; the exit status is 1 if there was one.
+Each trace is then opened, checked against the account and read to its end. Prints a line for each kill; the
+exit status is 1 if one lost something.
 
 ``ZLUDA`` names the command to use (default: ``python3 -m zluda``).
 """
@@ -168,11 +168,14 @@ def main() -> int:
         except Exception as error:  # any fault is one of the recorder's; the others still run
             return about, f"{type(error).__name__}: {error}"
 
+    done = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        done = [result for result in pool.map(attempt, moments) if result[1] is not None]
-    for number, (about, result) in enumerate(done):
-        if isinstance(result, str):
-            print(f"kill {number}, of {about}: {result}")
+        for number, (about, result) in enumerate(pool.map(attempt, moments)):
+            if result is None:
+                continue
+            done.append((about, result))
+            said = f"{result} calls on record" if isinstance(result, int) else result
+            print(f"kill {number}, of {about}: {said}", flush=True)
     calls = [result for _, result in done if isinstance(result, int)]
     print(
         f"{len(calls)} of {len(done)} kills: every call that had returned is on record ({sum(calls)} calls)"
