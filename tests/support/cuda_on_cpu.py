@@ -1,5 +1,6 @@
-"""NVIDIA's driver, as far as ``zluda.device.cuda`` asks, over the CPU device: PTX that it gets is compiled and
-run there. So what a compiler writes for a GPU is executed where there is none.
+"""NVIDIA's driver, as far as ``zluda.device.cuda`` asks, over the CPU device: PTX is compiled and run there.
+
+So what a compiler writes for a GPU is executed where there is none.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class CudaOnCpu:
 
     def __init__(self, cpu: CpuDevice | None = None) -> None:
         self.cpu = cpu or CpuDevice()
+        self.refuses, self.first_parameter = False, 0  # images; where the first parameter is
         self.ptx: list[str] = []
         self.attributes: dict[tuple[int, int], int] = {}
         self._handles = itertools.count(0x1000)
@@ -94,6 +96,8 @@ class CudaOnCpu:
         self.cpu.fill(address, value.to_bytes(1, "little"), count)
 
     def cuModuleLoadDataEx(self, out: Any, image: int, count: int, options: Any, values: Any) -> None:
+        if self.refuses:
+            raise CudaError(_INVALID_PTX, "cuModuleLoadData", "ptxas fatal")
         text = ctypes.string_at(image).decode()
         self.ptx.append(text)
         module = parse_module(text, file="written.ptx")
@@ -114,7 +118,8 @@ class CudaOnCpu:
         slots = self._objects[function].parameters
         if index >= len(slots):
             raise CudaError("CUDA_ERROR_INVALID_VALUE", "cuFuncGetParamInfo")
-        offset._obj.value, size._obj.value = slots[index].offset, slots[index].size
+        offset._obj.value = slots[index].offset + self.first_parameter
+        size._obj.value = slots[index].size
 
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None:
         self.attributes[function, attribute] = value
