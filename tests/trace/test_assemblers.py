@@ -86,11 +86,14 @@ def test_what_a_child_assembled_and_deleted_has_its_ptx(
 
 
 def test_a_text_is_found_by_the_machine_code(tmp_path: Path) -> None:
-    Assembled(tmp_path).keep(CUBIN.read_bytes(), PTX)
-    contents = image_reader({"TRITON_CACHE_DIR": "/none"}, str(tmp_path))([CUBIN.read_bytes()], 90)
+    assembled = Assembled(tmp_path / "new")
+    assert assembled.find(CUBIN.read_bytes()) is None
+    assembled.keep(CUBIN.read_bytes(), PTX)
+    reader = image_reader({"TRITON_CACHE_DIR": "/none"}, str(assembled.directory))
+    contents = reader([CUBIN.read_bytes()], 90)
     assert [image.data for image in contents.found] == [PTX]
     assert contents.fidelity is Fidelity.SAME_PTX
-    assert Assembled(tmp_path).find(PTX) is None
+    assert assembled.find(PTX) is None
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,15 @@ _DEFAULT_OUTPUT = "elf.o"
 
 
 class Assembled:
-    """PTX by the machine code that was made of it, kept in a directory: the session puts it there, and the
-    processes that write traces look for it.
+    """PTX by the machine code that was made of it, kept in a directory: the session puts it there, which makes
+    the directory with the first, and the processes that write traces look for it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def keep(self, cubin: bytes, text: bytes) -> None:
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         path = self._path(cubin)
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_bytes(text)

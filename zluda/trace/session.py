@@ -10,6 +10,7 @@ import mmap
 import os
 import platform
 import shutil
+import secrets
 import signal
 import tempfile
 import threading
@@ -240,7 +241,7 @@ class Session:
             Following(self._take_successor, self._unrecorded) if options.follow_children else None
         )
         # What children that are assemblers made is of use to every recording, and nothing to keep.
-        self._assembled = Assembled(Path(tempfile.mkdtemp(prefix="zluda-ptxas-")))
+        self._assembled = Assembled(Path(tempfile.gettempdir(), f"zluda-ptxas-{secrets.token_hex(8)}"))
         self._getting_in = threading.Lock()
         self._left_out: set[tuple[str, str]] = set()
         # why a child may not be recorded
