@@ -32,8 +32,8 @@ _DEFAULT_OUTPUT = "elf.o"
 
 
 class Assembled:
-    """PTX by the machine code that was made of it, kept in a directory: the session puts it there, which makes
-    the directory with the first, and the processes that write traces look for it.
+    """PTX by the machine code that was made of it, kept in a directory: the session puts it there, and makes
+    the directory for the first, and the processes that write traces look for it.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -9,8 +9,8 @@ import datetime
 import mmap
 import os
 import platform
-import shutil
 import secrets
+import shutil
 import signal
 import tempfile
 import threading
@@ -355,6 +355,9 @@ class Session:
             return
         self._recordings[pid] = recording
         choice = self._options.choice
+        left_out = spec.left_out(recording.rows, choice)
+        left_out += [row["name"] for row in recording.rows if choice.skips(row)]
+        left_out = [] if self._options.queries else left_out
         directory = recording.directory.absolute()
         script.post(
             {
@@ -364,13 +367,8 @@ class Session:
                 "outputs": CAPTURES.index(self._options.capture),
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows if "library" not in row],
-                "libraries": spec.libraries(recording.rows),
-                "leftOut": []
-                if self._options.queries
-                else [
-                    *spec.left_out(recording.rows, choice),
-                    *(row["name"] for row in recording.rows if choice.skips(row)),
-                ],
+                "libraries": spec.libraries(recording.rows, left_out),
+                "leftOut": left_out,
                 "nodes": spec.NODE_ENTRIES,
                 "choice": list(choice.pack()),
                 "kernels": javascript_pattern(choice.kernel) if choice.kernel else None,
