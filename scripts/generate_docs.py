@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the pages of ``docs/`` that say what is supported, and the tables of ``docs/numerics.md``.
+"""Write the pages of ``docs/`` that say what is supported, and the tables of two others.
 
 They come from the tables that the code itself uses.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +24,8 @@ from ptx_pages import exactness_page, ptx_page  # noqa: E402
 from zluda.compiler.amd import approximate as amd  # noqa: E402
 from zluda.compiler.cpu import approximate as cpu  # noqa: E402
 from zluda.compiler.lower.native import Row  # noqa: E402
+from zluda.diff.blame import Sure  # noqa: E402
+from zluda.isolate.layers import ROWS  # noqa: E402
 from zluda.numerics.bounds import BOUNDS  # noqa: E402
 
 GENERATED = "<!-- written by scripts/generate_docs.py (make docs) -->\n"
@@ -62,8 +64,26 @@ def calls_page() -> str:
 
 def numerics_page() -> str:
     """The page as it is, with its tables written anew."""
-    text = (ROOT / "docs" / "numerics.md").read_text()
     tables = {"bounds": _bounds(), "amd": _native(amd.NATIVE), "cpu": _native(cpu.NATIVE)}
+    return _with_tables("numerics.md", tables)
+
+
+def isolate_page() -> str:
+    """The same of the page on finding the layer at fault."""
+    return _with_tables("isolate.md", {"layers": _layers()})
+
+
+def _layers() -> list[str]:
+    """The decision table, a line a row; the first that fits decides."""
+    lines = ["| seen | layer | |", "|---|---|---|"]
+    for row in ROWS:
+        likely = "" if row.sure is Sure.CERTAIN or not row.layer.named else ", likely"
+        lines.append(f"| {', '.join(sorted(row.when))} | {row.layer}{likely} | {row.reason} |")
+    return lines
+
+
+def _with_tables(page: str, tables: Mapping[str, Sequence[str]]) -> str:
+    text = (ROOT / "docs" / page).read_text()
     for name, lines in tables.items():
         begin, end = f"<!-- table: {name} -->\n", "<!-- end of table -->"
         before, _, rest = text.partition(begin)
@@ -97,6 +117,7 @@ PAGES = {
     "exactness.md": exactness_page,
     "supported-calls.md": calls_page,
     "numerics.md": numerics_page,
+    "isolate.md": isolate_page,
 }
 
 
