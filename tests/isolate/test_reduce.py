@@ -25,6 +25,8 @@ print(json.dumps(dataclasses.asdict(found), default=str))
 
 COUNT = 256
 
+WHOLE = "D.u32 = (S0.u32 << S1.u32) + S2.u32"
+
 SUMS = """
 .visible .entry sums(.param .u64 sums_param_0, .param .u64 sums_param_1)
 {
@@ -96,3 +98,47 @@ def test_a_wrong_row_of_the_emulator_is_left_alone_with_its_inputs(tmp_path: Pat
     mended = run_repro(folder, None)
     assert mended.returncode == 0, mended.stdout
     assert "brev.b32" in json.dumps((folder / "README.md").read_text())
+
+
+FUSED = """
+.visible .entry sums(.param .u64 sums_param_0, .param .u64 sums_param_1)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [sums_param_0];
+    ld.param.u64 %rd2, [sums_param_1];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r5, [%rd5];
+    popc.b32 %r6, %r5;
+    xor.b32 %r7, %r6, %r5;
+    setp.gt.u32 %p1, %r7, 100;
+    @%p1 bra LARGE;
+    xor.b32 %r7, %r7, 21845;
+LARGE:
+    shl.b32 %r8, %r5, 5;
+    add.u32 %r9, %r8, %r6;
+    xor.b32 %r10, %r9, %r7;
+    st.global.u32 [%rd4], %r10;
+    ret;
+}
+"""
+
+
+@pytest.mark.nightly
+def test_a_fault_of_two_instructions_made_one_is_cut_down_step_by_step(tmp_path: Path) -> None:
+    """AMD has one instruction for the shift and the sum; what a log reads in between keeps them apart."""
+    data = (numpy.arange(32, dtype="<u4") * 977 + 1).tobytes()
+    call = record(tmp_path / "trace.bin", FUSED, "sums", [bytes(4 * 32), data])
+    table = "device/amd/emulator/table/vector_integer.py"
+    copy = Faulty(tmp_path / "copy").patch(table, {WHOLE: WHOLE.replace("+", "-")})
+    folder = tmp_path / "repro"
+    found: Any = copy.run(SCRIPT, str(tmp_path / "trace.bin"), str(call), str(folder))
+    assert found["instructions"][0] < 12 < found["instructions"][1]
+    left = {i.opcode for i in parse_module((folder / "repro.ptx").read_text()).function("sums").instructions}
+    assert {"shl", "add", "st"} <= left and not {"bra", "popc", "setp"} & left
+    assert run_repro(folder, copy.root).returncode == 1
+    assert run_repro(folder, None).returncode == 0

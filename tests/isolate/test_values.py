@@ -75,6 +75,7 @@ def line_of(ptx: str, text: str) -> int:
     return next(n for n, line in enumerate(ptx.splitlines(), 1) if text in line)
 
 
+@pytest.mark.slow
 def test_the_writer_of_what_was_loaded_is_followed(tmp_path: Path, mixing: tuple[str, int]) -> None:
     """Wrong is the third warp of the second block alone, which stores nothing that is wrong itself."""
     table = "device/amd/emulator/table/vector_integer.py"

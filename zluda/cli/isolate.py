@@ -15,6 +15,7 @@ from zluda.cli.seconds import Seconds
 if TYPE_CHECKING:
     from zluda.diff.results import LaunchResult
     from zluda.isolate.explain import Explanation
+    from zluda.isolate.reduce.case import Case
     from zluda.tracefile import Trace
 
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     "--contract", type=click.Choice(["auto", "on", "off"]), default="auto", help="As for `zluda replay`."
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="As for `zluda replay`.")
+@click.option("--reduce", "folder", metavar="FOLDER", help="Make the launch small, and write it to FOLDER.")
+@click.option("--seconds", type=Seconds(), default=120.0, metavar="SECONDS", help="How long --reduce looks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str,
@@ -37,13 +40,16 @@ def command(
     numerics: str | None,
     contract: str,
     time_limit: float | None,
+    folder: str | None,
+    seconds: float,
     as_json: bool,
 ) -> None:
     """Say which layer is at fault where FILE does not replay as recorded.
 
     The first launch that fails on DEVICE (or launch N) is run from its recorded inputs on every device at
     hand; what that gives, taken together, names the record, lowering, code generation, the runtime or a
-    hardware unit. Then the first PTX instruction whose value differs is looked for.
+    hardware unit. Then the first PTX instruction whose value differs is looked for. --reduce writes a small
+    trace of the launch, its PTX and a test that fails until the fault is mended.
 
     Exits 0 where nothing is at fault, 1 where a layer is named, 2 where that cannot be told.
 
@@ -70,8 +76,45 @@ def command(
             )
             sys.exit(0)
         found = explained(trace, full, suspect, numerics, contract, time_limit, in_stream=launch is None)
-    show(found, as_json=as_json)
+        show(found, as_json=as_json)
+        if folder is not None:
+            reduce_found(trace, found, folder, numerics, contract, seconds)
     sys.exit(status(found))
+
+
+def reduce_found(
+    trace: Trace, found: Explanation, folder: str, numerics: str | None, contract: str, seconds: float
+) -> None:
+    """Write the reduced launch to ``folder``, and say on standard error what it has come to.
+
+    What is right is what the instruction was found against, else the CPU.
+    """
+    from zluda.errors import Error
+    from zluda.isolate.reduce import reduce_launch
+
+    result = found.result
+    if result is None or result.kind != "launch":
+        raise Error("--reduce: only a launch can be reduced")
+    difference = found.answer.difference
+
+    def tell(what: str, case: Case) -> None:
+        if sys.stderr.isatty():
+            say(f"reducing: {what}; {case.instructions} instructions, {case.threads} threads")
+
+    reduced = reduce_launch(
+        trace,
+        result.call,
+        "cpu" if difference is None else difference.device_a,
+        found.device,
+        folder,
+        numerics_wrong=numerics,
+        contract=contract,
+        seconds=seconds,
+        progress=tell,
+    )
+    left = f"{reduced.instructions[0]} of {reduced.instructions[1]} PTX instructions"
+    threads = f"{reduced.threads[0]} of {reduced.threads[1]} threads"
+    say(f"reduced to {left}, {threads}: {reduced.folder}")
 
 
 def explained(

@@ -1,8 +1,9 @@
 """Less PTX, by delta debugging: parts of functions are left out, large ones first, and what holds is kept.
 
-Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), on instructions; then guards
-and results of single instructions give way to what they were made of. Where several threads run, barriers
-and what stores' addresses are made of stay: without them threads would race, and devices differ lawfully.
+Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), on instructions; then
+guards and results of single instructions give way to what they were made of. Where several threads run,
+barriers and what stores' addresses are made of stay: without them threads would race, and devices differ
+lawfully.
 """
 
 from __future__ import annotations

@@ -105,17 +105,23 @@ class _Search:
         self._grid, self._block = setting.grid or launch.grid, setting.block or launch.block
         self._path: list[str] = []
         self._warps: set[tuple[int, int]] = set()
+        self._looked_at: tuple[Mapping[int, bytes], ...] = ()  # memory after the last runs with a log
 
     def run(self, at: tuple[int, int] | None, thread: tuple[int, int] | None) -> Difference | None:
         a, b = self._probes
         before, after = a.plain(), b.plain()
-        place = at or first_differing(before.memory, after.memory)
-        if place is None:
-            return None
-        if thread is not None:
+        places = [at] if at is not None else differing_places(before.memory, after.memory)
+        if thread is not None and places:
             found = self._along(*thread)
             return self._answer(thread[0], thread[1] // LANES * LANES, found) if found else None
-        return self._follow(self._place(*place), place)
+        best: Difference | None = None
+        for place in places:
+            self._path, self._warps = [], set()
+            difference = self._follow(self._place(*place), place)
+            if difference.kind is not Kind.APPROXIMATE:
+                return difference
+            best = best or difference
+        return best
 
     def _place(self, allocation: int, offset: int) -> Place:
         record = next(one for one in self._probes[0].stage.reached if one.id == allocation)
@@ -163,10 +169,10 @@ class _Search:
         self._findings = alignment.findings
         start = 0
         for step in range(MOST_WINDOWS):
-            a, b = (probe.values(block, first, start)[0] for probe in self._probes)
+            a, b = self._values(block, first, start)
             if step == 0 and _longest(a, b) > WINDOW and _same(a, b):
                 start = self._first_window(block, first, a, b)
-                a, b = (probe.values(block, first, start)[0] for probe in self._probes)
+                a, b = self._values(block, first, start)
             alignment.take(a, b)
             fault = alignment.first_fault()
             if fault is not None:
@@ -180,6 +186,11 @@ class _Search:
             raise UnsupportedError(what, self._part.kernel)
         return found
 
+    def _values(self, block: int, first: int, start: int) -> list[list[Lane]]:
+        logs = [probe.values(block, first, start) for probe in self._probes]
+        self._looked_at = tuple(outcome.memory for _, outcome in logs)
+        return [lanes for lanes, _ in logs]
+
     def _first_window(self, block: int, first: int, a: Sequence[Lane], b: Sequence[Lane]) -> int:
         """The start of the first window at whose end the digests differ, by halving."""
         low, high = (
@@ -188,7 +199,7 @@ class _Search:
         )  # equal at the end of window low, differing at the end of high
         while high - low > 1:
             middle = (low + high) // 2
-            a, b = (probe.values(block, first, middle * WINDOW)[0] for probe in self._probes)
+            a, b = self._values(block, first, middle * WINDOW)
             low, high = (middle, high) if _same(a, b) else (low, middle)
         return high * WINDOW
 
@@ -247,7 +258,13 @@ class _Search:
         load: tuple[int, int, Found] | None,
         output: tuple[int, int] | None,
     ) -> Difference:
-        """All that the writing warp computed agrees: the store, or the order of stores, is at fault."""
+        """All that the writing warp computed agrees: the store, or the order of stores, is at fault.
+
+        Unless the difference went away where values are logged: compilers then make other code.
+        """
+        if output is not None and len({memory[output[0]][output[1]] for memory in self._looked_at}) == 1:
+            what = "looking into it: where values are logged, both devices leave the same memory"
+            raise UnsupportedError(what, self._part.kernel)
         if load is not None and [_who(one) for one in writes[0]] != [_who(one) for one in writes[1]]:
             return self._ordered(load, write, writes)
         store = self._probes[0].stores[write.store]
@@ -312,13 +329,28 @@ class _Search:
         return linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
 
 
-def first_differing(a: Mapping[int, bytes], b: Mapping[int, bytes]) -> tuple[int, int] | None:
-    """(allocation, offset) of the first byte that differs, in the order in which memory is reached."""
+def differing_places(a: Mapping[int, bytes], b: Mapping[int, bytes]) -> list[tuple[int, int]]:
+    """(allocation, offset) of bytes that differ: the first, in the order in which memory is reached, and the
+    word of 32 bits whose patterns are farthest apart, which approximate instructions explain the least.
+    """
+    import numpy
+
+    first: tuple[int, int] | None = None
+    farthest, distance = first, -1
     for key, contents in a.items():
         other = b.get(key, contents)
-        if contents != other:
-            return key, next(i for i, (x, y) in enumerate(zip(contents, other, strict=True)) if x != y)
-    return None
+        if contents == other:
+            continue
+        bytes_apart = numpy.frombuffer(contents, "u1") != numpy.frombuffer(other, "u1")
+        first = first or (key, int(bytes_apart.argmax()))
+        words = len(contents) // 4
+        x, y = (numpy.frombuffer(data, "<u4", words).astype("i8") for data in (contents, other))
+        apart = numpy.abs(x - y)
+        at = int(apart.argmax()) if words else 0
+        if words and int(apart[at]) > distance:
+            changed = next(i for i in range(4) if contents[4 * at + i] != other[4 * at + i])
+            farthest, distance = (key, 4 * at + changed), int(apart[at])
+    return list(dict.fromkeys(place for place in (first, farthest) if place is not None))
 
 
 def source_of(part: Part, function: str, instruction: Instruction) -> str:
