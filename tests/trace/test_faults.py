@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -65,6 +66,12 @@ def test_several_contexts(standin: StandIn, tmp_path: Path) -> None:
     with open_trace(recorded.trace) as trace:
         assert Counter(call.function for call in trace.iter_calls())["cuCtxCreate_v2"] == 2
         assert all(launch.captured for launch in trace.iter_launches())
+        (copied,) = trace.iter_calls_of("cuMemcpyPeer")
+        (filled,) = trace.iter_calls_of("cuMemsetD8_v2")
+        there = copied.arguments["dstDevice"]
+        assert trace.read_memory(filled.sequence, there, 4) == (b"\x33" * 4, None)
+        assert trace.read_memory(copied.sequence, there, 4) == (struct.pack("<I", 7), None)
+        assert [gap.kind for gap in trace.gaps] == ["cuCtxEnablePeerAccess"]
 
 
 def test_children_of_every_make(standin: StandIn, tmp_path: Path) -> None:

@@ -154,13 +154,18 @@ many_allocations (void)
 static void
 contexts (void)
 {
-  void * other;
+  void * first = NULL, * other;
+  CUdeviceptr here, there;
 
   load ();
-  launch ("count", allocate (512));
+  CALL ("cuCtxGetCurrent", (void **), &first);
+  launch ("count", here = allocate (512));
   other = new_context ();
   CALL ("cuModuleLoadData", (void **, const void *), &module, ptx);
-  launch ("count", allocate (512));
+  launch ("count", there = allocate (512));
+  CALL ("cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t), there, 0x33, 512);
+  CALL ("cuCtxEnablePeerAccess", (void *, unsigned), first, 0);
+  CALL ("cuMemcpyPeer", (CUdeviceptr, void *, CUdeviceptr, void *, size_t), there, other, here, first, 512);
   CALL ("cuCtxDestroy_v2", (void *), other);
 }
 

@@ -193,6 +193,8 @@ API cuMemcpyHtoD_v2 (CUdeviceptr to, const void * from, size_t n)
 }
 API cuMemcpyDtoH_v2 (void * to, CUdeviceptr from, size_t n) { return move ((uint64_t) to, from, n); }
 API cuMemcpyDtoD_v2 (CUdeviceptr to, CUdeviceptr from, size_t n) { return move (to, from, n); }
+API cuMemcpyPeer (CUdeviceptr to, void * there, CUdeviceptr from, void * here, size_t n) { return move (to, from, n); }
+API cuCtxEnablePeerAccess (void * context, unsigned flags) { return OK; }
 API cuMemcpy (CUdeviceptr to, CUdeviceptr from, size_t n) { return move (to, from, n); }
 API cuMemcpyAsync (CUdeviceptr to, CUdeviceptr from, size_t n, void * s) { return move (to, from, n); }
 API cuMemsetD8_v2 (CUdeviceptr to, unsigned char value, size_t n) { memset ((void *) to, value, n); return OK; }
