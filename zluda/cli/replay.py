@@ -31,7 +31,7 @@ _WORST_FIRST = (1, 2, 0)
     "devices",
     multiple=True,
     metavar="DEVICE[,DEVICE]...",
-    help="cpu, gfxNNN, hip:N, cuda:N or auto (default: ZLUDA_DEVICE, else auto); several: side by side.",
+    help="cpu, gfxNNN, hip:N, cuda:N, nvptx:N or auto (default: ZLUDA_DEVICE, else auto); several at once.",
 )
 @click.option(
     "--mode",
