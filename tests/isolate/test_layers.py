@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from zluda.diff.blame import Layer, Sure
 from zluda.diff.results import BufferComparison, Element, LaunchResult, Verdict
+from zluda.errors import TraceError
 from zluda.isolate.layers import ROWS, decide
 from zluda.isolate.layers import search as searching
 from zluda.isolate.layers.probes import Run, Seen
-from zluda.isolate.layers.search import OTHERS, STEPS, Asked, Search, seam_of
+from zluda.isolate.layers.search import OTHERS, STEPS, Asked, Search, seam_of, suspect_of
 from zluda.isolate.values import Difference, Kind
+from zluda.tracefile import open_trace
 
 CALL, KERNEL = 17, "k"
 RIGHT = Verdict.IDENTICAL
@@ -234,3 +237,21 @@ def test_the_seam_of_an_instruction(kind: Kind, text: str, seam: str) -> None:
     place = ((0, 0, 0), (0, 0, 0), 0, ())
     found = Difference(kind, 1, text, "", "k", "%f1", "f32", *place, "cpu", "gfx1030", "1", "2", 1, 2)
     assert seam_of(found) == seam
+
+
+SAXPY = Path(__file__).parents[2] / "corpus" / "saxpy" / "trace.bin"
+
+
+def test_a_suspect_is_a_launch_or_a_copy() -> None:
+    with open_trace(SAXPY) as trace:
+        launch = next(trace.iter_launches())
+        copy = next(trace.iter_copies())
+        assert suspect_of(trace, launch.call).kind == "launch"
+        assert (suspect_of(trace, copy.sequence).kind, suspect_of(trace, copy.sequence).kernel) == (
+            "copy",
+            copy.function,
+        )
+        with pytest.raises(TraceError, match="neither launches a kernel nor copies"):
+            suspect_of(trace, 0)
+        with pytest.raises(TraceError):
+            suspect_of(trace, 10**6)

@@ -12,8 +12,9 @@ from replay_case import Case
 
 import zluda
 from zluda.device.base import Dim3
-from zluda.diff.results import ReplayResult, Verdict
+from zluda.diff.results import CountsAs, ReplayResult, Verdict
 from zluda.errors import TraceError, UnsupportedError
+from zluda.isolate.layers.search import blame
 from zluda.replay.api import replay_trace
 from zluda.replay.launching import MAX_DEATHS
 from zluda.report.terminal import plain_lines
@@ -265,3 +266,22 @@ def test_one_launch_is_replayed_without_those_before_it(case: Case, known: bool)
     (one,) = _some(case, {"add": counted, "other": counted}, range(last, last + 1)).results
     assert (one.call, one.verdict) == (last, Verdict.IDENTICAL)
     assert ran == ([program.x] if known else [scratch, program.x])
+
+
+def test_the_layer_of_kernels_in_a_graph(case: Case) -> None:
+    """A graph is run as a whole: what fails in it has its layer, what reads that has another to blame."""
+    program = Program(case)
+    program.launch()
+    first, second = program.graph("other", "add")
+    program.launch()
+    kernels = {"add": add, "other": wrong}
+    result = case.replay(kernels)
+    failing = [one for one in result.results if one.verdict.counts_as is CountsAs.FAILS]
+    assert [one.call for one in failing[:2]] == [second, second + 2]  # the last that wrote x tells of it
+    with open_trace(case.path) as trace:
+        found = blame(trace, "cpu", failing, in_stream=True)
+    assert {call: one.layer.value for call, one in found.items()} == {
+        second: "lowering",
+        second + 2: "inputs",
+    }
+    assert first not in found

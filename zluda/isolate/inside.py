@@ -36,18 +36,26 @@ def look_inside(trace: Trace, answer: Answer) -> None:
     """
     if answer.difference is not None or answer.no_difference:
         return
+    try:
+        pair = runs_apart(answer)
+    except Error as error:
+        answer.no_difference = str(error)
+        return
+    _, answer.difference, answer.no_difference = first_difference(trace, answer.blame.call, *pair)
+
+
+def runs_apart(answer: Answer) -> tuple[Run, Run]:
+    """(a run that holds, the run that fails). Raises Error saying why there are no such two."""
     evidence = answer.blame.evidence
     wrong = _first(evidence, ("exact", "device"), "fails")
     right = _first(evidence, (*_RIGHT, *dict.fromkeys(one.probe for one in evidence)), "holds")
     if answer.result is not None and answer.result.kind == "copy":
-        answer.no_difference = "a copy has no instructions"
-    elif wrong is None:
-        answer.no_difference = "it does not fail when it is run from its recorded inputs"
-    elif right is None:
-        answer.no_difference = "on no device at hand is it right"
-    else:
-        pair = (Run(one.device, one.numerics) for one in (right, wrong))
-        _, answer.difference, answer.no_difference = first_difference(trace, answer.blame.call, *pair)
+        raise Error("a copy has no instructions")
+    if wrong is None:
+        raise Error("it does not fail when it is run from its recorded inputs")
+    if right is None:
+        raise Error("on no device at hand is it right")
+    return Run(right.device, right.numerics), Run(wrong.device, wrong.numerics)
 
 
 def _first(evidence: Iterable[Evidence], probes: Iterable[str], outcome: str) -> Evidence | None:

@@ -106,7 +106,7 @@ class Prober:
     def _replay(self, run: Run, calls: Sequence[int]) -> dict[int, LaunchResult]:
         device = names.resolve(run.device)
         names.check_options(device, numerics=run.numerics, check="none", contract=self._contract_of(device))
-        selection = Selection(tuple(range(call, call + 1) for call in sorted(calls)))
+        selection = Selection(within=frozenset(calls))
         with _level(run.level):
             result = replay_trace(
                 self.trace,
@@ -155,7 +155,7 @@ class Prober:
             self.trace,
             "cpu",
             mode="isolated",
-            selection=Selection(tuple(range(one, one + 1) for one in copies)),
+            selection=Selection(within=frozenset(copies)),
             calls=range(call, copies[-1] + 1),
         )
         for found in result.results:

@@ -11,11 +11,12 @@ from zluda.device import names
 from zluda.diff.blame import ABSENT, Blame, Evidence, Layer, Sure
 from zluda.diff.proof import Proof
 from zluda.diff.results import CountsAs, LaunchResult, Verdict
-from zluda.errors import Error
+from zluda.errors import Error, TraceError
 from zluda.isolate.layers.probes import Prober, Run, Seen
 from zluda.isolate.layers.table import Row, decide
 from zluda.records import dataclass
 from zluda.tracefile import Trace
+from zluda.tracefile.stripping import Part, require
 
 if TYPE_CHECKING:
     from zluda.isolate.values import Difference
@@ -346,6 +347,7 @@ def isolate(
     what is run.
     Raises TraceError where the trace cannot be replayed from its recorded inputs.
     """
+    require(trace, Part.CONTENTS, "replayed launch by launch from recorded inputs")
     prober = Prober(trace, contract=contract, time_limit=time_limit, report=report)
     asked = Asked(device, names.chosen_numerics(device, numerics), _emulated(device))
     prober.know(asked.run("device"), known)
@@ -374,10 +376,21 @@ def _emulated(device: str) -> str:
 
 
 def suspect_of(trace: Trace, call: int) -> LaunchResult:
-    """A launch or copy that the user names, as a suspect of which nothing is known yet."""
+    """A launch or copy that the user names, as a suspect of which nothing is known yet.
+
+    Raises TraceError for a call that is neither.
+    """
     launch = next(trace.iter_launches(call, call + 1), None)
     if launch is not None:
-        return LaunchResult(
-            call, "launch", launch.kernel, Verdict.NOT_REPLAYED, "", launch.grid, launch.block
-        )
-    return LaunchResult(call, "copy", trace.call(call).function, Verdict.NOT_REPLAYED)
+        shape = launch.grid, launch.block
+        return LaunchResult(call, "launch", launch.kernel, Verdict.NOT_REPLAYED, "", *shape)
+    function = trace.call(call).function
+    end = trace.graphs.end(call)
+    if end is not None:
+        inside = ", ".join(str(one.call) for one in trace.iter_launches(call + 1, end + 1))
+        reason = f"{function} launches a graph, whose kernels are calls {inside or 'without number'}"
+        raise TraceError(reason, file=str(trace.path), call=call)
+    if all(one.sequence != call for one in trace.iter_copies()):
+        reason = f"{function} neither launches a kernel nor copies to the host; see zluda dump --launches"
+        raise TraceError(reason, file=str(trace.path), call=call)
+    return LaunchResult(call, "copy", function, Verdict.NOT_REPLAYED)
