@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -36,7 +37,7 @@ FLOW_SEGMENTS = 8
 CALL_BYTES = 1024
 """What Frida keeps with a call (GUM_MAX_LISTENER_DATA)."""
 VECTOR_SLOT = 0x80
-_VECTOR_REGISTERS = 8
+_VECTOR_REGISTERS, _INTEGER_REGISTERS = 8, 6
 
 # Numbers of the special cases in the agent. Up to `opaque_write`: work that a stream carries out.
 SPECIALS = [
@@ -156,7 +157,7 @@ NODE_ENTRIES = [
 ]
 """The functions as which is put on record what is no call of the driver."""
 
-HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE, WAITS = 1, 2, 4, 8
+HAS_INPUTS, HAS_OUTPUTS, HAS_VARIABLE, WAITS, SHORT = 1, 2, 4, 8, 16
 
 _WAITING = frozenset(
     {
@@ -201,11 +202,21 @@ QUIET = frozenset(
         *("cuFuncGetAttribute", "cuFuncGetModule", "cuFuncIsLoaded", "cuKernelGetAttribute"),
         *("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyAvailableDynamicSMemPerBlock"),
         *("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxActiveClusters"),
-        *("cuGetErrorName", "cuGetErrorString"),
+        *("cuGetErrorName", "cuGetErrorString", "cuDriverGetVersion", "cuCtxGetLimit"),
+        *("cublasGetMathMode", "cublasGetStream_v2", "cublasGetPointerMode_v2", "cublasGetAtomicsMode"),
+        *("cublasGetVersion_v2", "cublasGetProperty", "cublasGetSmCountTarget", "cublasSetWorkspace_v2"),
+        *("cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy"),
+        *("cublasLtMatmulPreferenceSetAttribute", "cublasLtMatmulPreferenceGetAttribute"),
+        *("cublasLtMatmulPreferenceInit_internal", "cublasLtMatmulAlgoGetHeuristic"),
+        *("cublasLtMatmulDescGetAttribute", "cublasLtMatrixLayoutGetAttribute", "cublasLtGetProperty"),
+        *("cudnnGetStream", "cudnnGetProperty", "cusparseGetStream", "cusparseGetPointerMode"),
+        *("cusparseGetVersion", "cusolverDnGetStream", "cusolverGetVersion", "ncclGetVersion"),
+        *("ncclCommGetAsyncError", "ncclCommCount", "ncclCommUserRank"),
     }
 )
 """Base names of functions by which programs, and the runtime for them, only ask: some twenty calls a launch
-of PyTorch's. Nothing on record depends on the answers. They are not hooked, unless ``--queries`` is given.
+of PyTorch's; and those by which libraries choose how they do what is asked. Nothing on record depends on the
+answers. They are not hooked, unless ``--queries`` is given.
 """
 
 _FUNCTION = struct.Struct("<HBBBBBBQQ")
@@ -271,19 +282,22 @@ def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
     return rows + library_functions()
 
 
-def libraries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def libraries(rows: list[dict[str, Any]], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Of each library, for the agent: ``name``, ``file`` (how the names of its files begin), ``functions``
-    (name → index in ``rows``), and ``made`` (function → pairs of names, see ``library_api_tables.py``).
+    (name → index in ``rows``), ``made`` (function → pairs of names, see ``library_api_tables.py``), and
+    ``thin``: functions whose arguments all lie in integer registers. Those of ``left_out`` are not hooked.
     """
     table = library_api()
     found = {
-        name: {"name": name, "file": file, "functions": {}, "made": {}}
+        name: {"name": name, "file": file, "functions": {}, "made": {}, "thin": []}
         for name, file in table["libraries"].items()
     }
     for index, row in enumerate(rows):
-        if "library" in row:
+        if "library" in row and row["name"] not in left_out:
             library = found[row["library"]]
             library["functions"][row["name"]] = index
+            if all(0 <= p["slot"] < _INTEGER_REGISTERS for p in row["parameters"]):
+                library["thin"].append(row["name"])
             if row["name"] in table["made"]:
                 library["made"][row["name"]] = table["made"][row["name"]]
     return list(found.values())
@@ -309,6 +323,8 @@ def _pack_function(index: int, row: dict[str, Any], marks: int) -> bytes:
     variable |= any(p["direction"] in ("in", "inout") for p in fixed) * HAS_INPUTS
     variable |= any(p["direction"] in ("out", "inout") for p in fixed) * HAS_OUTPUTS
     variable |= (row["base"] in _WAITING) * WAITS
+    long = marks or row.get("special") or row.get("made") or variable & (HAS_INPUTS | WAITS)
+    variable |= (not long) * SHORT
     head = _FUNCTION.pack(
         index,
         len(parameters),
@@ -367,6 +383,7 @@ def c_source() -> str:
         "HAS_OUTPUTS": HAS_OUTPUTS,
         "HAS_VARIABLE": HAS_VARIABLE,
         "WAITS": WAITS,
+        "SHORT": SHORT,
         **CUDA_VALUES,
         **{f"SPECIAL_{name.upper()}": number for number, name in enumerate(SPECIALS)},
     }

@@ -12,6 +12,7 @@
 const LIBC = [
   'pthread_getspecific', 'pthread_setspecific', 'pthread_key_create', 'pthread_key_delete', 'gettid', 'open', 'close', 'read',
   'fallocate', 'ftruncate', '__errno_location', 'getrlimit', 'strcpy', 'strcat', 'strcmp', 'memcmp', 'mmap', 'munmap', 'madvise', 'clock_gettime', 'nanosleep', 'kill', 'symlink', 'unlink',
+  'pthread_self', 'pthread_getattr_np', 'pthread_attr_getstack', 'pthread_attr_destroy',
   'getpid', 'process_vm_readv', 'dlopen',
 ];
 
@@ -39,6 +40,9 @@ const PR_SET_PDEATHSIG = 1;
 const HOOKS_NAME = 'zluda-hooks';
 const HOOKS_BYTES = 1 << 18;
 const HOOKS_ABOUT = 64;
+const THIN_FRAME = 48 + 1024; // the registers, CALL_BYTES of spec.py
+const THIN_BYTES = 192;
+const NEAR = 1 << 30;          // within which a jump of five bytes reaches, a library's own size included
 const MADE_AT = 16;           // in what the C half calls `struct function`
 
 // The program was started so that it dies with the session while it is held (hold.py). From its first
@@ -218,8 +222,7 @@ function hookLibrary(library, module) {
     made.set(name, block);
     memory.push(block);
   }
-  const failed = [];
-  let count = 0;
+  const failed = [], thin = [], whole = [];
   const bodies = exports.map(e => bodyOf(e.address).toString());
   exports.forEach((e, index) => {
     const name = plainName(e.name);
@@ -228,17 +231,65 @@ function hookLibrary(library, module) {
     const copy = copies.add(index * libraries.functionBytes);
     Memory.copy(copy, functions.add(library.functions[name] * libraries.functionBytes), libraries.functionBytes);
     copy.add(MADE_AT).writePointer(made.get(name) ?? NULL);
-    try {
-      Interceptor.attach(e.address, { onEnter: agent.enter_library, onLeave: agent.leave_library }, copy);
-      reached.add(bodies[index]);
-      count++;
-    } catch (error) {
-      failed.push([e.name, error.message]);
-    }
+    reached.add(bodies[index]);
+    (library.thin.includes(name) ? thin : whole).push([e.address, copy, e.name]);
   });
+  for (const [address, copy, name] of whole.concat(hookThin(thin)))
+    try {
+      Interceptor.attach(address, { onEnter: agent.enter_library, onLeave: agent.leave_library }, copy);
+    } catch (error) {
+      failed.push([name, error.message]);
+    }
+  const count = whole.length + thin.length - failed.length;
   Interceptor.flush();
   note({ library: { name: library.name, path: module.path, hooks: count } });
   failed.forEach(([name, message]) => note({ gap: [name, `could not be hooked: ${message}`] }));
+}
+
+// What stands in the place of a library's function whose arguments all lie in integer registers: enter_thin of hooks.c, the
+// function itself, leave_thin. Below a frame pointer lie those registers and room for what the agent keeps of a call.
+function thinCode(fn, original) {
+  const word = (opcode, value) => [...opcode, ...new Uint8Array(new BigUint64Array([BigInt(value.toString())]).buffer)];
+  const registers = [[0x48, 0x3c], [0x48, 0x74], [0x48, 0x54], [0x48, 0x4c], [0x4c, 0x44], [0x4c, 0x4c]];
+  const move = opcode => registers.flatMap(([prefix, operand], index) =>
+    index === 0 ? [prefix, opcode, operand, 0x24] : [prefix, opcode, operand, 0x24, 8 * index]);
+  return [
+    0x55, 0x48, 0x89, 0xe5,                                 // push rbp; mov rbp, rsp
+    0x48, 0x81, 0xec, THIN_FRAME & 0xff, THIN_FRAME >> 8, 0, 0, // sub rsp, THIN_FRAME
+    ...move(0x89),                                          // mov [rsp], rdi; …
+    0x48, 0x89, 0xe7, ...word([0x48, 0xbe], fn),            // mov rdi, rsp; mov rsi, fn
+    0x48, 0x8d, 0x54, 0x24, 48,                             // lea rdx, [rsp + 48]
+    ...word([0x48, 0xb8], agent.enter_thin), 0xff, 0xd0,    // mov rax, …; call rax
+    ...move(0x8b),                                          // mov rdi, [rsp]; …
+    ...word([0x48, 0xb8], original), 0xff, 0x10,            // mov rax, original; call [rax]
+    0x48, 0x89, 0x04, 0x24, 0x48, 0x89, 0xc7,               // mov [rsp], rax; mov rdi, rax
+    0x48, 0x8d, 0x74, 0x24, 48,                             // lea rsi, [rsp + 48]
+    ...word([0x48, 0xb8], agent.leave_thin), 0xff, 0xd0,    // mov rax, …; call rax
+    0x48, 0x8b, 0x04, 0x24, 0xc9, 0xc3,                     // mov rax, [rsp]; leave; ret
+  ];
+}
+
+// Have functions be called through such code: pairs of an address and what the C half calls `struct function`. Returns
+// those for which Frida refuses.
+function hookThin(pairs) {
+  if (pairs.length === 0)
+    return [];
+  const pages = Math.ceil(pairs.length * THIN_BYTES / Process.pageSize);
+  const code = Memory.alloc(pages * Process.pageSize, { near: pairs[0][0], maxDistance: NEAR });
+  const originals = Memory.alloc(pairs.length * Process.pointerSize);
+  const place = (base, index, size) => base.add(index * size);
+  memory.push(code, originals);
+  Memory.patchCode(code, pairs.length * THIN_BYTES, to => pairs.forEach(([_, fn], index) =>
+    place(to, index, THIN_BYTES).writeByteArray(thinCode(fn, place(originals, index, Process.pointerSize)))));
+  return pairs.filter(([address], index) => {
+    try {
+      place(originals, index, Process.pointerSize).writePointer(
+        Interceptor.replaceFast(address, place(code, index, THIN_BYTES)));
+      return false;
+    } catch (error) {
+      return true;
+    }
+  });
 }
 
 function note(message) {

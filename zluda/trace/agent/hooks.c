@@ -38,26 +38,38 @@ finds_floats (void)
   return (int) state.floats;
 }
 
-/* The integer argument word of a slot, as gum_invocation_context_get_nth_argument without its call. */
-static u64
-argument (GumInvocationContext * context, u32 slot)
+/* What a call was given. */
+struct passed
+{
+  u64 integer[6];                    /* rdi, rsi, rdx, rcx, r8, r9 */
+  const u64 * stack;                 /* the return address, and what lies above it; NULL: nothing was passed there */
+  GumInvocationContext * context;    /* for the vector registers */
+};
+
+static void
+take_passed (struct passed * passed, GumInvocationContext * context)
 {
   GumCpuContext * cpu = context->cpu_context;
 
-  switch (slot)
-  {
-    case 0: return cpu->rdi;
-    case 1: return cpu->rsi;
-    case 2: return cpu->rdx;
-    case 3: return cpu->rcx;
-    case 4: return cpu->r8;
-    case 5: return cpu->r9;
-    case 0xff: return 0;
-    default:
-      if (slot >= VECTOR_SLOT)
-        return state.floats ? vector_register (context, slot - VECTOR_SLOT) : 0;
-      return ((u64 *) cpu->rsp)[slot - 5];
-  }
+  passed->integer[0] = cpu->rdi;
+  passed->integer[1] = cpu->rsi;
+  passed->integer[2] = cpu->rdx;
+  passed->integer[3] = cpu->rcx;
+  passed->integer[4] = cpu->r8;
+  passed->integer[5] = cpu->r9;
+  passed->stack = (const u64 *) cpu->rsp;
+  passed->context = context;
+}
+
+/* The argument word of a slot, as gum_invocation_context_get_nth_argument without its call. */
+static u64
+argument (const struct passed * passed, u32 slot)
+{
+  if (slot < 6)
+    return passed->integer[slot];
+  if (slot < VECTOR_SLOT)
+    return passed->stack[slot - 5];
+  return slot != 0xff && state.floats ? vector_register (passed->context, slot - VECTOR_SLOT) : 0;
 }
 
 static u32
@@ -120,7 +132,9 @@ write_guarded (struct call * call, u64 time, u32 index, u64 address, u64 size)
 {
   u8 room[GUARDED_BYTES];
 
-  if (size <= GUARDED_BYTES)
+  if (address >= (u64) room && address < call->thread->stack_end && size <= call->thread->stack_end - address)
+    write_data (call, time, index, DIRECTION_IN, 0, (const void *) address, size);
+  else if (size <= GUARDED_BYTES)
   {
     if ((size = read_guarded (address, size, room)) != 0)
       write_data (call, time, index, DIRECTION_IN, 0, room, size);
@@ -258,6 +272,64 @@ turn_child_away (void)
     atomic_add (&CONTROL (CHILDRENS_CALLS), 1);
 }
 
+/* Calls that mean nothing to the record but themselves (SHORT), as most of a library's are: the same as below, without
+ * what those others need. It matters: a training step makes a thousand. */
+static void
+enter_short (struct call * call, const struct function * function, const struct passed * passed, struct thread * self)
+{
+  u32 index, count = function->parameters, length = 8 * count;
+  u64 * words;
+  u8 * record;
+
+  call->leave = leave;
+  call->function = function;
+  call->thread = self;
+  call->flags = CALL_SHORT;
+  if (state.timing && function->stream != 0xff)
+    atomic_add (&state.work, 1);
+  if (state.flow != NULL)
+    poll_flow (call);
+  call->outer = self->current;
+  call->outer_library = self->in_library;
+  call->start = now ();
+  call->sequence = atomic_add (&CONTROL (SEQUENCE), 1);
+  self->current = call->sequence + 1;
+  self->in_library = function->library;
+  record = reserve (self, length, call->start);
+  words = record != NULL ? (u64 *) (record + RECORD_HEADER_BYTES) : call->word;
+  for (index = 0; index != count; index++)
+  {
+    const struct parameter * parameter = &function->parameter[index];
+    u64 word = parameter->slot < 6 ? passed->integer[parameter->slot] : argument (passed, parameter->slot);
+
+    if (parameter->rule == RULE_NONE && parameter->size < 8)
+      word &= (1ULL << 8 * parameter->size) - 1;
+    words[index] = call->word[index] = word;
+  }
+  if (record != NULL)
+    commit (self, record, KIND_ENTER, call->sequence, call->start, function->index, length, call->outer);
+  if (function->variable & HAS_VARIABLE)
+    write_variable (call, call->start, DIRECTION_IN);
+  self->busy = 0;
+}
+
+static void write_leave (struct call * call, u64 result);
+
+static void
+leave_short (struct call * call, u64 result)
+{
+  struct thread * self = call->thread;
+
+  self->busy = 1;
+  call->end = now ();
+  if (result == 0 && call->function->variable & HAS_VARIABLE)
+    write_variable (call, call->end, DIRECTION_OUT);
+  write_leave (call, result);
+  self->current = call->outer;
+  self->in_library = call->outer_library;
+  self->busy = 0;
+}
+
 static int
 is_launch (const struct function * function)
 {
@@ -265,9 +337,8 @@ is_launch (const struct function * function)
 }
 
 static void
-enter_function (GumInvocationContext * context, const struct function * function)
+enter_function (struct call * call, const struct function * function, const struct passed * passed)
 {
-  struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
   u32 index, mode;
 
@@ -287,6 +358,11 @@ enter_function (GumInvocationContext * context, const struct function * function
   if (self == NULL || self->busy)
     return;
   self->busy = 1;
+  if (function->variable & SHORT && !state.late)
+  {
+    enter_short (call, function, passed, self);
+    return;
+  }
   if (function->marks)
     call_entered (function);
   call->leave = leave;
@@ -304,7 +380,7 @@ enter_function (GumInvocationContext * context, const struct function * function
   {
     const struct parameter * parameter = &function->parameter[index];
 
-    call->word[index] = argument (context, parameter->slot);
+    call->word[index] = argument (passed, parameter->slot);
     if (parameter->rule == RULE_NONE && parameter->size < 8) /* the rest of the register is anything */
       call->word[index] &= (1ULL << 8 * parameter->size) - 1;
   }
@@ -360,15 +436,23 @@ enter_function (GumInvocationContext * context, const struct function * function
 void
 enter (GumInvocationContext * context)
 {
-  enter_function (context, state.hooked[GUM_IC_GET_FUNC_DATA (context, u64)]);
+  struct passed passed;
+
+  take_passed (&passed, context);
+  enter_function (GUM_IC_GET_INVOCATION_DATA (context, struct call), state.hooked[GUM_IC_GET_FUNC_DATA (context, u64)],
+                  &passed);
 }
 
 /* Of a library above the driver, whose hooks are this recording's own. */
 void
 enter_library (GumInvocationContext * context)
 {
+  struct passed passed;
+
   GUM_IC_GET_INVOCATION_DATA (context, struct call)->leave = NULL;
-  enter_function (context, GUM_IC_GET_FUNC_DATA (context, const struct function *));
+  take_passed (&passed, context);
+  enter_function (GUM_IC_GET_INVOCATION_DATA (context, struct call),
+                  GUM_IC_GET_FUNC_DATA (context, const struct function *), &passed);
 }
 
 void
@@ -440,23 +524,26 @@ forget (struct call * call)
   }
 }
 
-void
-leave (GumInvocationContext * context)
+static void
+leave_function (struct call * call, u64 result)
 {
-  struct call * call = GUM_IC_GET_INVOCATION_DATA (context, struct call);
   struct thread * self;
-  u64 result;
   u32 mode;
 
   self = call->thread;
+  if (call->flags & CALL_SHORT && !(CONTROL (FLAGS) & FLAG_LEFT))
+  {
+    leave_short (call, result);
+    return;
+  }
   if (CONTROL (FLAGS) & FLAG_LEFT)
   {
-    forget (call);
+    if (!(call->flags & CALL_SHORT))
+      forget (call);
     self->current = call->outer;
     return;
   }
   self->busy = 1;
-  result = context->cpu_context->rax & 0xffffffff;
   if (call->function->variable & WAITS)
     poll_flow (call);
   call->end = now ();
@@ -488,6 +575,32 @@ leave (GumInvocationContext * context)
   self->current = call->outer;
   self->in_library = call->outer_library;
   self->busy = 0;
+}
+
+void
+leave (GumInvocationContext * context)
+{
+  leave_function (GUM_IC_GET_INVOCATION_DATA (context, struct call), context->cpu_context->rax & 0xffffffff);
+}
+
+/* The same for functions of libraries whose arguments all lie in integer registers, which are many and short: called not by
+ * Frida, which keeps every register and a stack of its own, but by the code that agent.js writes for each (`thinCode`).
+ * `integer`, and behind that room for a call, lie on the thread's stack. */
+void
+enter_thin (const u64 * integer, const struct function * function, struct call * call)
+{
+  struct passed passed;
+
+  call->leave = NULL;
+  memcpy (passed.integer, integer, sizeof (passed.integer));
+  enter_function (call, function, &passed);
+}
+
+void
+leave_thin (u64 result, struct call * call)
+{
+  if (call->leave != NULL)
+    leave_function (call, result & 0xffffffff);
 }
 
 /* --- setting up ----------------------------------------------------------------------------------------- */

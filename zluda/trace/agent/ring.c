@@ -65,6 +65,20 @@ open_ring (struct thread * self)
   *(volatile u64 *) &ring->magic = RING_MAGIC_VALUE;
 }
 
+/* Where the calling thread's stack ends, so that what a call points to there is read without asking the kernel. */
+static u64
+end_of_stack (void)
+{
+  u64 attributes[16], address = 0, size = 0; /* pthread_attr_t has 56 bytes */
+
+  if (pthread_getattr_np (pthread_self (), attributes) != 0)
+    return 0;
+  if (pthread_attr_getstack (attributes, &address, &size) != 0)
+    address = size = 0;
+  pthread_attr_destroy (attributes);
+  return address + size;
+}
+
 /* The calling thread's first call: make its ring. */
 static struct thread *
 open_thread (void)
@@ -77,6 +91,7 @@ open_thread (void)
     dlopen (state.driver_path, RTLD_LAZY_NOLOAD_NODELETE);
   pthread_setspecific (state.thread_key, self);
   self->id = (u32) gettid ();
+  self->stack_end = end_of_stack ();
   index = atomic_add (&CONTROL (RINGS), 1);
   self->number = (u32) index;
   if (index >= FULL_SIZE_RINGS && bytes > SMALL_RING_BYTES)
@@ -209,6 +224,7 @@ commit (struct thread * self, u8 * record, u32 kind, u64 sequence, u64 time, u32
            function, length, extra);
 }
 
+#define CALL_SHORT 0x200       /* enter_short has seen to it */
 #define CALL_OWNS_PACKED 0x100 /* the parameter buffer was allocated for this call */
 
 /* A call that is being recorded. Frida keeps it beside the invocation, from entry to return. */

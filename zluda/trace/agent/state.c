@@ -34,6 +34,10 @@ extern int madvise (void * address, u64 size, int advice);
 extern int clock_gettime (int clock, u64 * time);
 extern int nanosleep (const u64 * time, void * remaining);
 extern int kill (int pid, int signal);
+extern u64 pthread_self (void);
+extern int pthread_getattr_np (u64 thread, u64 * attributes);
+extern int pthread_attr_getstack (const u64 * attributes, u64 * address, u64 * size);
+extern int pthread_attr_destroy (u64 * attributes);
 extern int symlink (const char * target, const char * path);
 extern int unlink (const char * path);
 extern void * dlopen (const char * path, int mode);
@@ -161,6 +165,7 @@ struct thread
   u32 busy;            /* the agent itself is calling the driver */
   u32 in_library;      /* that call is of a library's function */
   u32 id;
+  u64 stack_end;       /* what lies between the agent's own frame and this is the thread's stack */
   u64 last_handle, last_generation;
   struct layout * last_layout;
   struct timer * timer;  /* the latest of this thread's */
