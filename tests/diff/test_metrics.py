@@ -280,3 +280,37 @@ def test_every_kind_of_number_is_counted_on_both_sides() -> None:
     left = struct.pack("<6f", *values)
     (found,) = compare(left, struct.pack("<6f", *values[::-1]), "f32").metrics
     assert found.recorded == found.replayed == dict.fromkeys(KINDS, 1)
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "e3m2", "e2m1", "ue8m0"])
+def test_many_small_floats_have_the_metrics_of_their_parts(name: str) -> None:
+    """From 65,536 elements on pairs of bytes are counted, not elements."""
+    kind = element_type(name)
+    random = np.random.default_rng(7)
+    count = metrics._PAIRS + 5000
+    left, right = (random.integers(0, 1 << kind.bits, count, dtype=np.uint8) for _ in range(2))
+    parts = [
+        metrics_of(left[at : at + 9000], right[at : at + 9000], kind, offset=3)
+        for at in range(0, count, 9000)
+    ]
+    whole, summed = metrics_of(left, right, kind, offset=3), Metrics(kind.name, 3)
+    for part in parts:
+        summed = merged(summed, part)
+    assert whole.nmse == pytest.approx(summed.nmse)
+    for field in ("elements", "differing", "histogram", "classes", "recorded", "replayed"):
+        assert getattr(whole, field) == getattr(summed, field), field
+    for field in ("max_ulp", "max_absolute", "max_relative"):
+        assert getattr(whole, field) == getattr(summed, field), field
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1e-300, 1e300), (1e300, 1e-300), (-1e308, 1e308), (2.3e-308, 2.2250738585072014e-308)],
+)
+def test_normal_numbers_far_apart_have_distances_as_single_elements_do(left: float, right: float) -> None:
+    """Exponents whose difference a float64 does not hold are not taken from their bits."""
+    kind = element_type("f64")
+    a, b = (np.full(10, one).view("<u8") for one in (left, right))
+    found = metrics_of(a, b, kind)
+    assert found.max_ulp == metrics.ulp(np.array([left]), np.array([right]), kind)[0]
+    assert found.max_ulp is not None and math.isfinite(found.max_ulp) and sum(found.histogram) == 10

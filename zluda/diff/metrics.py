@@ -10,6 +10,7 @@ is ``flushed``, not as many ULP as it has.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
@@ -44,7 +45,8 @@ EDGES = (0.0, *(2.0**power for power in range(_NEAREST, _FARTHEST + 1)), math.in
 """Upper ends of a histogram's steps: 0, then ½ and the powers of two to 2^32, then all that is farther."""
 
 _FEW_STEPS = 8  # up to so many are counted one by one
-_CHUNK = 1 << 16  # elements whose numbers stay in a core's own cache
+_CHUNK = 1 << 14  # elements whose numbers stay in a core's own cache
+_PAIRS = 1 << 16  # pairs of bytes
 
 
 class Scaled(NamedTuple):
@@ -170,6 +172,9 @@ def _summed(one: Mapping[str, int], other: Mapping[str, int], names: Any) -> dic
 def metrics_of(recorded: Array, replayed: Array, kind: ElementType, *, offset: int = 0) -> Metrics:
     """Of two arrays of bit patterns, unsigned integers of the type's size; of one given twice, all equal."""
     found = Metrics(kind.name, offset)
+    if kind.kind == "float" and kind.bits <= 8 and len(recorded) > _PAIRS:
+        pairs, times = _pairs(recorded, replayed)
+        return merged(found, _chunk(pairs >> 8, pairs & 0xFF, kind, offset, times))
     for left, right in _chunks(recorded, replayed):
         found = merged(found, _chunk(left, right, kind, offset))
     return found
@@ -180,30 +185,47 @@ def _chunks(left: Array, right: Array) -> Iterator[tuple[Array, Array]]:
         yield left[start : start + _CHUNK], right[start : start + _CHUNK]
 
 
-def _chunk(left: Array, right: Array, kind: ElementType, offset: int) -> Metrics:
+def _pairs(left: Array, right: Array) -> tuple[Array, Array]:
+    """The pairs of bytes that there are, as ``left << 8 | right``, and how many of each: they are fewer than
+    elements.
+    """
     import numpy as np
 
+    counts = np.zeros(_PAIRS, np.int64)
+    for start in range(0, len(left), _CHUNK):
+        pair = left[start : start + _CHUNK].astype(np.intp)
+        pair <<= 8
+        pair |= right[start : start + _CHUNK]
+        counts += np.bincount(pair, minlength=_PAIRS)
+    found = np.flatnonzero(counts)
+    return found.astype(np.uint16), counts[found]
+
+
+def _chunk(left: Array, right: Array, kind: ElementType, offset: int, times: Array | None = None) -> Metrics:
+    """``times``: how many elements each of the arrays' stands for (None: one)."""
+    if times is not None:
+        left, right = left.astype("u1"), right.astype("u1")
     differs = left != right
-    count = int(np.count_nonzero(differs))
+    count, size = _count(differs, times), len(left) if times is None else int(times.sum())
     is_float = kind.kind == "float"
     numbers = as_float64(left, kind) if is_float else None
-    recorded = _kinds(left, kind) if is_float else {}
-    energy = Scaled() if numbers is None else _energy(numbers, recorded)
+    recorded = _kinds(left, kind, times) if is_float else {}
+    energy = Scaled() if numbers is None else _energy(numbers, recorded, times)
     if not count:
-        return Metrics(
-            kind.name, offset, len(left), energy=energy, recorded=recorded, replayed=dict(recorded)
-        )
-    every = count == len(left)
-    a, b = (left, right) if every else (left[differs], right[differs])
-    before = recorded if every else _kinds(a, kind) if is_float else {}
-    after = _kinds(b, kind) if is_float else {}
+        return Metrics(kind.name, offset, size, energy=energy, recorded=recorded, replayed=dict(recorded))
+    every = count == size
+    a, b, some = left, right, times
+    if not every:
+        a, b, some = left[differs], right[differs], None if times is None else times[differs]
+    before = recorded if every else _kinds(a, kind, some) if is_float else {}
+    after = _kinds(b, kind, some) if is_float else {}
     plain = before.keys() | after.keys() == {"normal"}
-    part = _differing(a, b, kind, numbers if every else None, plain=plain)
+    part = _differing(a, b, kind, numbers if every else None, some, plain=plain)
     replayed = {k: recorded.get(k, 0) - before.get(k, 0) + after.get(k, 0) for k in KINDS} if is_float else {}
     return Metrics(
         kind.name,
         offset,
-        len(left),
+        size,
         count,
         part.histogram,
         *part.largest,
@@ -215,29 +237,36 @@ def _chunk(left: Array, right: Array, kind: ElementType, offset: int) -> Metrics
     )
 
 
-def _kinds(bits: Array, kind: ElementType) -> dict[str, int]:
-    """How many are of each of KINDS, told from the patterns."""
+def _count(mask: Array, times: Array | None) -> int:
     import numpy as np
 
+    return int(np.count_nonzero(mask)) if times is None else int(times[mask].sum())
+
+
+def _kinds(bits: Array, kind: ElementType, times: Array | None = None) -> dict[str, int]:
+    """How many are of each of KINDS, told from the patterns."""
+    size = len(bits) if times is None else int(times.sum())
     if kind.name == "ue8m0":
-        nan = int(np.count_nonzero(bits == 0xFF))
-        return _some({"normal": len(bits) - nan, "nan": nan})
+        nan = _count(bits == 0xFF, times)
+        return _some({"normal": size - nan, "nan": nan})
     stored = 23 if kind.name == "tf32" else kind.mantissa
     sign = 1 << (kind.bits - 1)
     first_normal, top = 1 << stored, sign - (1 << stored)
     word = bits.dtype.type
     magnitude = bits & word(sign - 1)
-    zeros = int(np.count_nonzero(magnitude == 0))
-    negative = int(np.count_nonzero(bits & word(2 * sign - 1) == word(sign))) if zeros else 0
-    small = int(np.count_nonzero(magnitude < word(first_normal)))
+    if size and first_normal <= magnitude.min() and magnitude.max() < (top if kind.specials == "ieee" else 0):
+        return {"normal": size}
+    zeros = _count(magnitude == 0, times)
+    negative = _count(bits & word(2 * sign - 1) == word(sign), times) if zeros else 0
+    small = _count(magnitude < word(first_normal), times)
     large, infinite = 0, 0
     if kind.specials == "ieee":
-        large = int(np.count_nonzero(magnitude >= word(top)))
-        infinite = int(np.count_nonzero(magnitude == word(top))) if large else 0
+        large = _count(magnitude >= word(top), times)
+        infinite = _count(magnitude == word(top), times) if large else 0
     elif kind.specials == "nan":
-        large = int(np.count_nonzero(magnitude == word(sign - 1)))
+        large = _count(magnitude == word(sign - 1), times)
     counts = (
-        len(bits) - small - large,
+        size - small - large,
         small - zeros,
         zeros - negative,
         negative,
@@ -251,21 +280,22 @@ def _some(counts: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _energy(numbers: Array, kinds: Mapping[str, int]) -> Scaled:
+def _energy(numbers: Array, kinds: Mapping[str, int], times: Array | None) -> Scaled:
     import numpy as np
 
     if "nan" in kinds or "infinity" in kinds:
-        numbers = numbers[np.isfinite(numbers)]
-    return _squares(numbers)
+        finite = np.isfinite(numbers)
+        numbers, times = numbers[finite], None if times is None else times[finite]
+    return _squares(numbers, times)
 
 
-def _squares(numbers: Array) -> Scaled:
+def _squares(numbers: Array, times: Array | None = None) -> Scaled:
     """The sum of the squares."""
     import numpy as np
 
     if not len(numbers):
         return Scaled()
-    total = _dot(numbers)
+    total = _dot(numbers, times)
     if 1e-280 < total < 1e290:
         mantissa, exponent = math.frexp(total)
         return Scaled(mantissa, exponent)
@@ -275,16 +305,18 @@ def _squares(numbers: Array) -> Scaled:
     power = math.frexp(top)[1]
     half = -power // 2  # in two steps: 2**1074 is no float64
     scaled = np.ldexp(np.ldexp(numbers, half), -power - half)
-    mantissa, exponent = math.frexp(_dot(scaled))
+    mantissa, exponent = math.frexp(_dot(scaled, times))
     return Scaled(mantissa, exponent + 2 * power)
 
 
-def _dot(numbers: Array) -> float:
+def _dot(numbers: Array, times: Array | None = None) -> float:
     """Not ``numpy.dot``, which asks BLAS's threads."""
     import numpy as np
 
     with np.errstate(over="ignore"):
-        return float(np.einsum("i,i->", numbers, numbers))
+        if times is None:
+            return float(np.einsum("i,i->", numbers, numbers))
+        return float(np.einsum("i,i,i->", numbers, numbers, times.astype(np.float64)))
 
 
 # --- elements that differ ---------------------------------------------------------------------------------
@@ -297,58 +329,125 @@ class _Part(NamedTuple):
     classes: dict[str, int]
 
 
-def _differing(left: Array, right: Array, kind: ElementType, numbers: Array | None, *, plain: bool) -> _Part:
+def _differing(
+    left: Array, right: Array, kind: ElementType, numbers: Array | None, times: Array | None, *, plain: bool
+) -> _Part:
     """``numbers`` are the left side's, where they are known; ``plain``: all are normal, on both sides."""
     if kind.kind == "pointer":
         return _Part((), (None, None, None), Scaled(), {"pointer": len(left)})
-    if kind.kind == "float":
-        return _differing_floats(left, right, kind, numbers, plain=plain)
-    absolute, relative, error = _integer_distances(left, right, kind)
-    largest_two = (float(absolute.max()), float(relative.max()))
-    if absolute.dtype.kind == "u":
-        largest_two = (int(absolute.max()), largest_two[1])
-    return _Part(_histogram(absolute.astype("<f8")), (None, *largest_two), error, {"value": len(left)})
+    if kind.kind != "float":
+        return _differing_integers(left, right, kind)
+    if numbers is None:
+        numbers = as_float64(left, kind)
+    if plain and times is None and kind.size > 1:
+        return _differing_normals(numbers, as_float64(right, kind), kind)
+    return _differing_floats(left, right, kind, numbers, times, plain=plain)
 
 
-def _integer_distances(left: Array, right: Array, kind: ElementType) -> tuple[Array, Array, Scaled]:
-    measured = measure(left, right, kind)
-    return measured.absolute, measured.relative, _squares(measured.absolute.astype("<f8"))
+def _differing_integers(left: Array, right: Array, kind: ElementType) -> _Part:
+    import numpy as np
+
+    if kind.kind == "signed":
+        left, right = left.view(f"<i{kind.size}"), right.view(f"<i{kind.size}")
+    # Two's complement: the difference of the larger and the smaller is right as an unsigned number.
+    distance = np.maximum(left, right).view(f"<u{kind.size}")
+    distance -= np.minimum(left, right).view(f"<u{kind.size}")
+    absolute = distance.astype(np.float64)
+    farthest, error, histogram = int(distance.max()), _squares(absolute), _histogram(absolute)
+    magnitude = left.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        np.divide(absolute, magnitude, out=absolute)
+    if not left.all():
+        absolute[left == 0] = 0.0
+    relative = max(float(absolute.max()), -float(absolute.min()))
+    return _Part(histogram, (None, farthest, relative), error, {"value": len(left)})
+
+
+_MANTISSA_BITS, _BIAS = 52, 1023  # of a float64
+_EXPONENT = 0x7FF << _MANTISSA_BITS
+_SMALLEST = sys.float_info.min
+
+
+def _differing_normals(a: Array, b: Array, kind: ElementType) -> _Part:
+    """Of normal numbers: what is most of most buffers, in few passes over what a core's own cache holds."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        difference = np.subtract(a, b)
+    absolute = np.abs(difference, out=difference)
+    farthest = float(absolute.max())
+    finite = math.isfinite(farthest)
+    error = _squares(absolute) if finite else _squares_of_differences(a, b)
+    told = _in_units(absolute, a, kind) if finite else None
+    if told is None:
+        distances = ulp(a, b, kind)
+        told = float(distances.max()), _histogram(distances)
+    with np.errstate(over="ignore"):
+        np.divide(absolute, a, out=absolute)
+    relative = max(float(absolute.max()), -float(absolute.min()))
+    return _Part(told[1], (told[0], _at_most(farthest), _at_most(relative)), error, {"value": len(a)})
+
+
+def _in_units(absolute: Array, a: Array, kind: ElementType) -> tuple[float, tuple[int, ...]] | None:
+    """The largest of distances in units in the last place of ``a``, and their histogram; None where a float64
+    does not hold them all.
+
+    A unit is a power of two, so a distance's exponent is the difference of two.
+    """
+    import numpy as np
+
+    distances = np.bitwise_and(a.view("<i8"), _EXPONENT)
+    np.subtract(absolute.view("<i8"), distances, out=distances)
+    unit = (_BIAS + kind.mantissa) << _MANTISSA_BITS
+    low, high = int(distances.min()) + unit, int(distances.max()) + unit
+    exact = low >> _MANTISSA_BITS > 0 and high < _EXPONENT
+    if not exact or (kind.size == 8 and float(absolute.min()) < _SMALLEST):
+        return None
+    farthest = float(np.int64(high).view(np.float64))
+    distances += unit + (1 << _MANTISSA_BITS) - 1 - ((_BIAS + _NEAREST - 1) << _MANTISSA_BITS)
+    np.right_shift(distances, _MANTISSA_BITS, out=distances)
+    return farthest, _counted(np.maximum(distances, 1, out=distances) if kind.name == "tf32" else distances)
+
+
+def _at_most(distance: float) -> float:
+    """Distances beyond float64 are given as its largest number, never as infinity."""
+    return min(distance, sys.float_info.max)
 
 
 def _differing_floats(
-    left: Array, right: Array, kind: ElementType, numbers: Array | None, *, plain: bool
+    left: Array, right: Array, kind: ElementType, a: Array, times: Array | None, *, plain: bool
 ) -> _Part:
     import numpy as np
 
-    a = as_float64(left, kind) if numbers is None else numbers
     b = as_float64(right, kind)
-    classes = {"value": len(a)} if plain else _classes(a, b, kind)
+    size = len(a) if times is None else int(times.sum())
+    classes = {"value": size} if plain else _classes(a, b, kind, times)
     if classes.keys() - {"value", "subnormal"}:
         finite = np.isfinite(a) & np.isfinite(b)
         flushed = finite & _flushed(a, b, kind)
-        error = _squares_of_differences(a[finite], b[finite])
+        error = _squares_of_differences(a[finite], b[finite], None if times is None else times[finite])
         kept = finite & ~flushed
-        a, b, left = a[kept], b[kept], left[kept]
+        a, b, left, times = a[kept], b[kept], left[kept], None if times is None else times[kept]
         if not len(a):
             return _Part((), (None, None, None), error, classes)
     else:
-        error = _squares_of_differences(a, b)
+        error = _squares_of_differences(a, b, times)
     with np.errstate(over="ignore"):
         absolute = np.abs(a - b)
     distances = _ulp_by_bits(absolute, left, kind) if kind.bits <= 32 else ulp(a, b, kind)
     farthest = (float(distances.max()), float(_capped(absolute).max()), _largest_relative(a, absolute))
-    return _Part(_histogram(distances), farthest, error, classes)
+    return _Part(_histogram(distances, times), farthest, error, classes)
 
 
-def _squares_of_differences(a: Array, b: Array) -> Scaled:
+def _squares_of_differences(a: Array, b: Array, times: Array | None = None) -> Scaled:
     """Of numbers near the largest float64 half the differences are squared, and the sum made up for it."""
     import numpy as np
 
     with np.errstate(over="ignore"):
         difference = a - b
     if np.isfinite(difference).all():
-        return _squares(difference)
-    half = _squares(a / 2 - b / 2)
+        return _squares(difference, times)
+    half = _squares(a / 2 - b / 2, times)
     return Scaled(half.mantissa, half.exponent + 2)
 
 
@@ -390,19 +489,26 @@ def _units(kind: ElementType) -> Array:
     return units
 
 
-def _histogram(distances: Array) -> tuple[int, ...]:
+def _histogram(distances: Array, times: Array | None = None) -> tuple[int, ...]:
     """Counts by :data:`EDGES`: of 0, and by the exponent of the next power of two."""
     import numpy as np
 
-    power = distances.view("<i8") + ((1 << 52) - 1)
-    np.right_shift(power, 52, out=power)
-    power -= 1023 + _NEAREST - 1
+    power = distances.view("<i8") + ((1 << _MANTISSA_BITS) - 1)
+    np.right_shift(power, _MANTISSA_BITS, out=power)
+    power -= _BIAS + _NEAREST - 1
     if power.min() < 1:  # a zero, or, of tf32, less than half a unit
         power = np.where(distances == 0, 0, np.maximum(power, 1))
+    return _counted(power, times)
+
+
+def _counted(power: Array, times: Array | None = None) -> tuple[int, ...]:
+    """How many are at each of EDGES, by the numbers of those."""
+    import numpy as np
+
     low, high = (min(max(int(one), 0), len(EDGES) - 1) for one in (power.min(), power.max()))
-    if high - low > _FEW_STEPS:
+    if high - low > _FEW_STEPS or times is not None:
         np.clip(power, 0, len(EDGES) - 1, out=power)
-        return tuple(np.bincount(power, minlength=len(EDGES)).tolist())
+        return tuple(int(n) for n in np.bincount(power, times, minlength=len(EDGES)))
     counts, left = [0] * len(EDGES), len(power)
     small = power.astype("<i2")
     for step in range(low + 1, high):
@@ -512,7 +618,7 @@ def _capped(values: Array) -> Array:
     return found
 
 
-def _classes(left: Array, right: Array, kind: ElementType) -> dict[str, int]:
+def _classes(left: Array, right: Array, kind: ElementType, times: Array | None = None) -> dict[str, int]:
     """How many elements are of each of CLASSES; the first rule that applies holds."""
     import numpy as np
 
@@ -530,6 +636,6 @@ def _classes(left: Array, right: Array, kind: ElementType) -> dict[str, int]:
     }
     names = [*rules, "value"]
     chosen = np.select(list(rules.values()), list(range(len(rules))), default=len(rules))
-    counts = np.bincount(chosen, minlength=len(names))
-    found = dict(zip(names, counts.tolist(), strict=True))
+    counts = np.bincount(chosen, times, minlength=len(names))
+    found = dict(zip(names, map(int, counts), strict=True))
     return {name: found[name] for name in CLASSES if found.get(name)}
