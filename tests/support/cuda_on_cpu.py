@@ -33,6 +33,7 @@ class CudaOnCpu:
 
     def __init__(self, cpu: CpuDevice | None = None) -> None:
         self.cpu = cpu or CpuDevice()
+        self.limits: dict[int, int] = {}
         self.refuses, self.first_parameter = False, 0  # images; where the first parameter is
         self.ptx: list[str] = []
         self.attributes: dict[tuple[int, int], int] = {}
@@ -113,6 +114,9 @@ class CudaOnCpu:
     def cuModuleGetGlobal(self, module: int, name: bytes) -> tuple[int, int]:
         address, size = self._objects[module][1].global_variable(name.decode())
         return address, size
+
+    def cuCtxSetLimit(self, limit: int, value: int) -> None:
+        self.limits[limit] = value
 
     def cuFuncGetParamInfo(self, function: int, index: int, offset: Any, size: Any) -> None:
         slots = self._objects[function].parameters

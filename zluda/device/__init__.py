@@ -32,7 +32,7 @@ def open_device(
     isolate: bool = False,
     schedule: int = 0,
 ) -> Device:
-    """Open a device by name: ``"cpu"``, ``"gfx1030"``, ``"hip:N"``, ``"cuda:N"``, ``"nvptx:N"``, or ``"auto"``.
+    """Open a device by name: ``"cpu"``, ``"gfx1030"``, ``"hip:N"``, ``"cuda:N"``, ``"nvptx:N"``, ``"auto"``.
 
     ``numerics`` says how approximate instructions are computed: ``"nvidia"``, as NVIDIA's units to the bit
     (the default on the CPU), or ``"native"``, by the device's own means (on AMD GPUs). ``check`` other than

@@ -12,6 +12,7 @@ from kernels import MODULE
 
 import zluda
 from zluda.device import api, names
+from zluda.device.base import Stacked
 from zluda.device.cuda import CudaDevice, libcuda
 from zluda.device.cuda.nvptx import NvptxDevice
 from zluda.errors import Error, LaunchError, UnsupportedError
@@ -191,6 +192,14 @@ class TestParameters:
         device = NvptxDevice()
         kernel = device.load(parse_module(MODULE)).kernel("add")
         assert kernel.load().offset == 48
+
+
+class TestStack:
+    def test_its_size_is_the_drivers_to_give(self, driver: CudaOnCpu) -> None:
+        device = NvptxDevice()
+        assert isinstance(device, Stacked)
+        device.limit_stack(64 << 10)
+        assert driver.limits == {0: 64 << 10}
 
 
 class TestNames:

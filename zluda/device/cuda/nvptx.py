@@ -27,6 +27,7 @@ from zluda.ptx import Module
 _MAX_DYNAMIC_SHARED_SIZE_BYTES, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
 _CC_MAJOR, _CC_MINOR = 75, 76  # CUdevice_attribute
 _ADDRESS_BYTES = 8
+_STACK_SIZE = 0  # CUlimit
 _PORTABLE_CLUSTER = 8  # blocks
 
 
@@ -171,6 +172,7 @@ class NvptxDevice(CudaDevice):
         self.numerics, self.contract = numerics, contract
         self.functions = FunctionAddresses()
         self._cell: int | None = None
+        self._stack_bytes = 0
 
     def target_of(self, module: Module) -> str:
         """The target of this GPU, with the features of it alone where the module is for them."""
@@ -188,6 +190,12 @@ class NvptxDevice(CudaDevice):
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> NvptxCode:  # type: ignore[override]
         """Load a module; a variable whose wanted address cannot be had is placed elsewhere."""
         return NvptxCode(self, module, globals_at or {})
+
+    def limit_stack(self, size: int) -> None:
+        """See :class:`zluda.device.base.Stacked`."""
+        if size != self._stack_bytes:
+            self.library.call("cuCtxSetLimit", _STACK_SIZE, size)
+            self._stack_bytes = size
 
     def prepare(self, kernel: Kernel, block: Dim3, together: Together = APART) -> None:
         """Compile and load what a launch runs."""
