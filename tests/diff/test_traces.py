@@ -9,7 +9,8 @@ import pytest
 
 from zluda.diff import ReplayResult, Verdict
 from zluda.diff.traces import compare_traces
-from zluda.tracefile import Direction, ModuleKind, Parameter, TraceWriter, open_trace
+from zluda.replay.cutting import trim
+from zluda.tracefile import Direction, ModuleKind, Parameter, Selection, TraceWriter, open_trace
 from zluda.tracefile.arguments import ArgumentLayout
 
 BASE = 0x7F00_0000_0000
@@ -230,3 +231,21 @@ def test_progress_is_told_of_every_event(tmp_path: Path) -> None:
     with open_trace(a) as left, open_trace(b) as right:
         compare_traces(left, right, progress=seen.append)
     assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("select", ["473-488", "475", "0-469"])
+def test_a_part_is_held_against_the_same_calls_of_the_whole(tmp_path: Path, select: str) -> None:
+    whole = Path(__file__).parents[2] / "corpus" / "histogram" / "trace.bin"
+    part = tmp_path / "part.bin"
+    with open_trace(whole) as trace:
+        trim(trace, part, Selection.parse((select,)))
+    with open_trace(part) as trace:
+        inside = trace.counts().launches
+    for first, second in ((whole, part), (part, whole), (part, part)):
+        result = compared(first, second)
+        assert result.exit_status() == 0
+        identical = [one for one in result.results if one.verdict is Verdict.IDENTICAL]
+        others = [one for one in result.results if one.verdict is not Verdict.IDENTICAL]
+        assert sum(one.kind == "launch" for one in identical) == inside
+        assert {one.reason for one in others} <= {"it is not in both parts of the recording"}
+        assert all(one.verdict is Verdict.NOT_COMPARED for one in others)

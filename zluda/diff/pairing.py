@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from heapq import merge
+from itertools import groupby
 from operator import attrgetter
 
 from zluda.tracefile import Allocation, Call, Launch, Trace
@@ -31,15 +32,39 @@ def name_of(event: Event) -> str:
     return event.kernel if isinstance(event, Launch) else event.function
 
 
+def is_part(left: Trace, right: Trace) -> bool:
+    """Whether one was cut from the other, or both from one recording: calls have the same numbers then."""
+    recorded = [trace.meta.get("start_ns") for trace in (left, right)]
+    cut = "cut_from" in left.meta or "cut_from" in right.meta
+    return cut and recorded[0] is not None and recorded[0] == recorded[1]
+
+
+def pairs_of_parts(left: Trace, right: Trace) -> Iterator[tuple[Event | None, Event | None]]:
+    """What has one number goes together; None where the other has nothing of that number."""
+    tagged = merge(
+        ((call_of(event), 0, event) for event in events(left)),
+        ((call_of(event), 1, event) for event in events(right)),
+        key=lambda entry: entry[:2],
+    )
+    for _, group in groupby(tagged, key=lambda entry: entry[0]):
+        sides: list[Event | None] = [None, None]
+        for _, side, event in group:
+            sides[side] = event
+        yield sides[0], sides[1]
+
+
 def pair_allocations(left: Trace, right: Trace) -> dict[int, int]:
-    """Left allocation id → right allocation id: the n-th of a kind, name and size with the n-th."""
-    waiting: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    """Left allocation id → right allocation id: the n-th of a kind, name and size with the n-th; of parts of
+    one recording, what lies at one place.
+    """
+    key = _place_key if is_part(left, right) else _pair_key
+    waiting: dict[tuple[str, str | int, int], list[int]] = defaultdict(list)
     for allocation in reversed(_by_birth(right)):
-        waiting[_pair_key(allocation)].append(allocation.id)
+        waiting[key(allocation)].append(allocation.id)
     return {
-        allocation.id: waiting[_pair_key(allocation)].pop()
+        allocation.id: waiting[key(allocation)].pop()
         for allocation in _by_birth(left)
-        if waiting[_pair_key(allocation)]
+        if waiting[key(allocation)]
     }
 
 
@@ -47,7 +72,11 @@ def _by_birth(trace: Trace) -> list[Allocation]:
     return sorted(trace.allocations, key=attrgetter("born", "id"))
 
 
-def _pair_key(allocation: Allocation) -> tuple[str, str, int]:
+def _place_key(allocation: Allocation) -> tuple[str, str | int, int]:
+    return allocation.kind.value, allocation.base, allocation.born
+
+
+def _pair_key(allocation: Allocation) -> tuple[str, str | int, int]:
     return allocation.kind.value, allocation.name, allocation.size
 
 

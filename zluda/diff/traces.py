@@ -1,10 +1,11 @@
 """Two traces (records, or replays kept with ``-o``) call by call: does the second hold what the first holds?
 
-Launches and copies to the host are paired in order, and must be of the same kernel. A launch of another shape
-or with other parameters differs. After each launch the memory that either trace says it changed is compared;
-a copy's delivered bytes are. Allocations are paired by birth: the n-th of a size, kind and name in one with
-the n-th in the other, so that two recordings at different addresses can be compared: a word that points into
-memory on both sides is compared by what it points to.
+Launches and copies to the host are paired in order, and must be of the same kernel; of a part and the trace
+that it was cut from, those of one number are. A launch of another shape or with other parameters differs.
+After each launch the memory that either trace says it changed is compared; a copy's delivered bytes are.
+Allocations are paired by birth: the n-th of a size, kind and name in one with the n-th in the other, so that
+two recordings at different addresses can be compared: a word that points into memory on both sides is
+compared by what it points to.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from itertools import zip_longest
 
 from zluda.diff.addresses import same_places
 from zluda.diff.launch_shape import asked_otherwise
-from zluda.diff.pairing import Event, Span, both_known, call_of, events, name_of, pair_allocations, union
+from zluda.diff.pairing import (
+    Event,
+    Span,
+    both_known,
+    call_of,
+    events,
+    is_part,
+    name_of,
+    pair_allocations,
+    pairs_of_parts,
+    union,
+)
 from zluda.diff.results import BufferComparison, LaunchResult, ReplayResult, Verdict
 from zluda.diff.types.launches import LaunchTypes
 from zluda.diff.types.layout import BYTES
@@ -42,12 +54,16 @@ def compare_traces(
     started = time.monotonic()
     comparison = _Comparison(left, right, overrides)
     results: list[LaunchResult] = []
-    for first, second in zip_longest(events(left), events(right)):
-        result = comparison.event(first, second)
+    part = is_part(left, right)
+    pairs = pairs_of_parts(left, right) if part else zip_longest(events(left), events(right))
+    for first, second in pairs:
+        result = (
+            comparison.event(first, second) if not part or (first and second) else _left_out(first, second)
+        )
         results.append(result)
         if progress is not None:
             progress(result.call)
-        if not _same(first, second):
+        if not part and not _same(first, second):
             results += [_unpaired(event) for event in events(left, result.call + 1)]
             break
     return ReplayResult(
@@ -82,6 +98,12 @@ def _same(first: Event | None, second: Event | None) -> bool:
         and type(first) is type(second)
         and name_of(first) == name_of(second)
     )
+
+
+def _left_out(first: Event | None, second: Event | None) -> LaunchResult:
+    event = first or second
+    assert event is not None
+    return _result(event, Verdict.NOT_COMPARED, "it is not in both parts of the recording")
 
 
 def _unpaired(event: Event) -> LaunchResult:
