@@ -181,6 +181,14 @@ def test_tanh_of_a_constant_is_the_units() -> None:
     assert any(line.startswith("tanh.approx") for line in _contracted(f"tanh.approx.f32 %f0, {_hex(0.5)};"))
 
 
+@pytest.mark.parametrize(("compare", "fused"), [("lt", True), ("gt", True), ("le", False), ("eq", False)])
+def test_what_is_chosen_by_a_number_below_itself_is_not_read(compare: str, fused: bool) -> None:
+    """``x < x`` holds for no ``x``: so ``selp`` is its second operand, and the product has one use."""
+    choice = f"setp.{compare}.f32 %p1, %f5, %f5; selp.f32 %f6, %f5, %f3, %p1;"
+    lines = _contracted(f"mul.f32 %f5, %f1, %f2; {choice} add.f32 %f7, %f5, %f3; add.rn.f32 %f0, %f7, %f6;")
+    assert any(line.startswith("fma.rn.f32") for line in lines) is fused
+
+
 def test_a_quotient_by_a_constant_is_a_product_with_its_reciprocal() -> None:
     for form in ("approx.f32", "full.f32", "approx.ftz.f32", "full.ftz.f32"):
         ftz = ".ftz" if "ftz" in form else ""

@@ -21,8 +21,8 @@ RECORDED: dict[str, str] = json.loads(
 """The seed of a random kernel to a digest of what an H200 computed of it (driver 580.159.04)."""
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-FEW = (616, 953, 1067, 1254)
-"""Random kernels in which unrolling matters, small ones."""
+FEW = (239, 616, 624, 953, 1067, 1254)
+"""Random kernels in which unrolling matters, small ones; and two that choose by ``x < x``."""
 THREADS = 12
 BODY = "add.f32 %s, %s, %p; mul.f32 %p, %s, %f;"
 COUNTED = {  # rounds are the limit, %n; one at least, but for the last

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import field
 
-from zluda.ptx.module import BranchTargets, Function, Guard, Instruction, Label, LabelStatement
+from zluda.ptx.module import BranchTargets, Function, Guard, Instruction, Label, LabelStatement, Register
 from zluda.records import dataclass
 
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap"))
@@ -112,10 +112,20 @@ def _never_holds(instructions: list[Instruction], span: tuple[int, int], guard: 
     for i in range(span[1] - 2, span[0] - 1, -1):
         instruction = instructions[i]
         if guard.register in instruction.operands[: instruction.destinations]:
-            same = instruction.opcode == "setp" and instruction.operands[1] == instruction.operands[2]
-            plain = instruction.guard is None and "boolop" not in instruction.slots and not guard.negated
-            return same and plain and instruction.slots["cmp"] in ("lt", "gt")
+            return holds_never(instruction) and not guard.negated
     return False
+
+
+def holds_never(instruction: Instruction) -> bool:
+    """Whether what an instruction makes is the predicate ``x < x``, which ptxas knows to be false."""
+    return (
+        instruction.opcode == "setp"
+        and instruction.guard is None
+        and "boolop" not in instruction.slots
+        and instruction.slots["cmp"] in ("lt", "gt")
+        and instruction.operands[1] == instruction.operands[2]
+        and isinstance(instruction.operands[0], Register)
+    )
 
 
 def _reach(successors: list[list[int]]) -> set[int]:

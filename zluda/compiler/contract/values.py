@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from zluda.compiler.analysis.operands import definitions, uses
 from zluda.compiler.contract import constants
-from zluda.compiler.contract.blocks import Blocks
+from zluda.compiler.contract.blocks import Blocks, holds_never
 from zluda.compiler.contract.kinds import arithmetic, is_product, is_quotient
 from zluda.ptx.module import Address, Element, Immediate, Instruction, Operand, Register, Variable
 from zluda.ptx.types import ScalarType
@@ -189,6 +189,13 @@ class Values:
             return UNKNOWN
         return value.flipped() if value.kind in ("def", "in") else UNKNOWN
 
+    def _selp(self, d: int, instruction: Instruction) -> Value:
+        """The second operand where the predicate is ``x < x``, which holds for no ``x``."""
+        predicate = instruction.operands[3]
+        places = self.definitions_at(d, predicate.name) if isinstance(predicate, Register) else ()
+        never = len(places) == 1 and holds_never(self.instructions[places[0]])
+        return self.source(d, 1) if never else UNKNOWN
+
     def _flushes(self, value: Value) -> bool:
         found = arithmetic(self.instructions[value.at]) if value.kind == "def" else None
         return found is not None and found.ftz
@@ -322,6 +329,7 @@ class Values:
 _FORWARDING = {
     "mov": Values._mov,
     "neg": Values._neg,
+    "selp": Values._selp,
     "abs": Values._abs,
     "min": Values._extreme,
     "max": Values._extreme,
