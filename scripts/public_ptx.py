@@ -10,7 +10,8 @@ each kernel is translated for each target; ``--emit obj`` makes machine code of 
 
 ``--results FILE`` writes the page from what was found before, where the work was spread over processes: a
 line of JSON with ``versions`` (package to version) and ``date``, then one for each module, with ``file``
-(``…/PACKAGE/NAME.ptx``), ``kernels`` and ``failed`` (target to pairs of kernel and reason).
+(``…/PACKAGE/NAME.ptx``), ``kernels`` and ``failed`` (target to pairs of kernel and reason). ``--keep FILE``
+puts there what was found for the packages that were asked for, and leaves the others' lines.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from zluda.compiler.emit import Request, emit_kernels
 from zluda.errors import Error
@@ -63,6 +65,7 @@ class Tally:
     kernels: int = 0
     failed: dict[str, collections.Counter[str]] = field(default_factory=dict)
     incomplete: str = ""  # why not all of its PTX was collected
+    lines: list[dict[str, Any]] = field(default_factory=list)  # of a file of results, one a module
 
 
 def environment(name: str) -> Path:
@@ -133,17 +136,22 @@ def compile_all(name: str, targets: list[str], kind: str, most: int) -> Tally:
     texts = {path.read_bytes(): path for path in sorted(out.glob("**/*.ptx"))}
     for text, path in list(texts.items())[: most or None]:
         tally.modules += 1
+        line: dict[str, Any] = {"file": f"{name}/{path.name}", "kernels": 0, "failed": {}}
+        tally.lines.append(line)
         try:
             module = parse_module(text, file=path.name)
         except Error as error:
             for target in targets:
                 tally.failed[target][reason(str(error))] += 1
+                line["failed"][target] = [["", str(error)]]
             continue
-        tally.kernels += len(module.kernel_names)
+        line["kernels"] = len(module.kernel_names)
+        tally.kernels += line["kernels"]
         for target in targets:
             for found in emit_kernels(module, module.kernel_names, Request(target=target, kind=kind)):
                 if found.failure is not None:
                     tally.failed[target][reason(found.failure.reason)] += 1
+                    line["failed"].setdefault(target, []).append([found.kernel, found.failure.reason])
                     print(f"{path.name}: {target}: {found.kernel}: {found.failure.reason}", file=sys.stderr)
     return tally
 
@@ -163,6 +171,20 @@ def read_results(path: Path, targets: list[str]) -> tuple[dict[str, Tally], str]
     for name, why in about.get("incomplete", {}).items():
         tallies[name].incomplete = why
     return tallies, about["date"]
+
+
+def keep_results(path: Path, tallies: dict[str, Tally], date: str) -> None:
+    """Exchange some packages' lines in a file of results, which is made where there is none."""
+    about: dict[str, Any] = {"versions": {}, "incomplete": {}}
+    lines: list[dict[str, Any]] = []
+    if path.exists():
+        about, *lines = map(json.loads, path.read_text().splitlines())
+    about["versions"] |= {name: tally.version for name, tally in tallies.items()}
+    about["date"] = date
+    about["incomplete"] = {n: why for n, why in about.get("incomplete", {}).items() if n not in tallies}
+    lines = [line for line in lines if Path(line["file"]).parent.name not in tallies]
+    lines += [line for tally in tallies.values() for line in tally.lines]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (about, *lines)))
 
 
 def page(tallies: dict[str, Tally], targets: list[str], date: str) -> str:
@@ -221,6 +243,7 @@ def main() -> int:
     parser.add_argument("--emit", choices=["llvm", "obj"], default="llvm", help="obj: to machine code")
     parser.add_argument("--most", type=int, default=0, help="so many modules of each package at most")
     parser.add_argument("--results", type=Path, help="write the page from these, and translate nothing")
+    parser.add_argument("--keep", type=Path, help="put what is found into this file of results")
     parser.add_argument("--write", type=Path, help="write the page there")
     arguments = parser.parse_args()
     targets = arguments.target or ["cpu", "gfx1030"]
@@ -230,6 +253,8 @@ def main() -> int:
         chosen = arguments.packages or PACKAGES
         tallies = {name: compile_all(name, targets, arguments.emit, arguments.most) for name in chosen}
         date = datetime.date.today().isoformat()
+        if arguments.keep:
+            keep_results(arguments.keep, tallies, date)
     text = page(tallies, targets, date)
     if arguments.write:
         arguments.write.write_text(text)
