@@ -43,6 +43,7 @@ class Told:
     ) -> None:  # fmt: skip
         self._results, self._contradicts = dict(results), contradicts
         self.asked: list[Run] = []
+        self.varies = ""
         self.trace = SimpleNamespace(path="trace.bin", meta=dict(meta), unproved=list(unproved))
 
     def tell(self, text: str) -> None:
@@ -56,6 +57,9 @@ class Told:
 
     def contradicted(self, call: int) -> str:
         return self._contradicts
+
+    def varying(self, call: int) -> str:
+        return self.varies
 
 
 PROVED = {
@@ -176,6 +180,22 @@ def test_a_record_that_its_own_copies_contradict_is_wrong() -> None:
 def test_what_the_recording_gpu_did_not_prove(verdict: str, layer: Layer) -> None:
     row = SimpleNamespace(call=CALL, verdict=verdict, reason="")
     assert answer(Told({G: BAD, GX: BAD, CPU: BAD}, meta=PROVED, unproved=[row])).layer is layer
+
+
+@pytest.mark.parametrize(
+    ("results", "layer"),
+    [
+        ({G: BAD, CUDA: BAD}, Layer.UNKNOWN),
+        ({G: BAD, GX: BAD, CPU: wrong(2)}, Layer.UNKNOWN),
+        ({G: BAD, GX: BAD, CPU: BAD}, Layer.LOWERING),
+    ],
+)
+def test_what_depends_on_the_order_of_threads_may_be_noise(results: dict[Any, Any], layer: Layer) -> None:
+    told = Told(results)
+    told.varies = "atom.global.add.f32"
+    found = answer(told)
+    assert found.layer is layer
+    assert ("--learn-noise" in found.needs) == (layer is Layer.UNKNOWN)
 
 
 def test_what_inherits_and_holds_alone_is_not_to_blame() -> None:

@@ -13,6 +13,7 @@ from zluda.diff.results import CountsAs, LaunchResult, Verdict
 from zluda.errors import Error
 from zluda.records import dataclass
 from zluda.replay.api import replay_trace
+from zluda.replay.kernel_facts import KernelFacts
 from zluda.tracefile import Selection, Trace
 
 _LEVEL = "ZLUDA_OPTIMIZATION_LEVEL"
@@ -84,6 +85,7 @@ class Prober:
         self.trace, self._contract, self._time_limit = trace, contract, time_limit
         self.tell: Report = report or (lambda text: None)
         self._seen: dict[Run, Seen] = {}
+        self._facts = KernelFacts(trace)
 
     def see(self, run: Run, calls: Sequence[int]) -> Seen:
         """The results of these calls, each from its recorded inputs."""
@@ -134,6 +136,11 @@ class Prober:
         if self.trace.graphs.is_node(last) and last.parent is not None:
             stop = self._end(last.sequence) + 1
         return range(start, stop)
+
+    def varying(self, call: int) -> str:
+        """The instructions that make a launch's results depend on the order of threads; empty without."""
+        causes = self._facts.varying(self.trace.launch(call))
+        return ", ".join(sorted(causes)) if causes else ""
 
     # --- the record against itself ------------------------------------------------------------------------
 

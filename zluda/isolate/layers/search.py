@@ -86,6 +86,7 @@ _CPU_ALONE = "on cpu, cpu fails, emulator holds"
 
 STEPS = (
     _step("device", ""),
+    _step("varies", "device fails"),
     _step("cuda", "device fails"),
     _step("exact", "device fails"),
     _step("cpu", "exact fails"),
@@ -98,7 +99,7 @@ STEPS = (
     _step("seam", _AMD_ALONE, _CPU_ALONE),
     _step("others", _AMD_ALONE),
 )
-"""In this order. ``record``, ``seam`` and ``others`` are no single runs."""
+"""In this order. ``varies``, ``record``, ``seam`` and ``others`` are no single runs."""
 
 
 class Search:
@@ -178,6 +179,13 @@ class Search:
         told = ABSENT if seen.absent else seen.outcome(call), seen.told(call)
         self._evidence[call].append(Evidence(probe, run.device, run.how, *told, numerics=run.numerics))
 
+    def _varies(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
+        for call in calls:
+            causes = "" if "is a copy" in self._facts[call] else self._prober.varying(call)
+            if causes:
+                self._facts[call].add("varies")
+                self._evidence[call].append(Evidence("varies", "", "by its instructions", "varies", causes))
+
     def _record(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
         for call in calls:
             copy = self._prober.contradicted(call)
@@ -255,6 +263,7 @@ class Search:
 _ON = {"gfx": "emulator"}
 
 _STEPS: dict[str, Callable[[Search, str, list[int], dict[int, str]], None]] = {
+    "varies": Search._varies,
     "record": Search._record,
     "others": Search._others,
     "seam": Search._seam,

@@ -20,6 +20,7 @@ The other facts:
 ``record contradicts``                              a later copy delivered other bytes than the record has
 ``on cpu``, ``on emulator``, ``on hip`` …           the device's kind
 ``is a copy``, ``dies``, ``unsupported``            the suspect; crash or hang; not translated
+``varies``                                          its kernel's results depend on the order of threads
 ``alike``                                           the CPU and the AMD code leave the very same wrong bytes
 ``needs scheduling``                                a hang of threads that wait for others of their warp
 ``shared seam``, ``own seam``                       the first instruction that differs is lowered by what all
@@ -36,6 +37,7 @@ from zluda.records import dataclass
 VERIFY = "an NVIDIA GPU, to run the record on: zluda trace --verify, or zluda isolate where one is"
 EMULATOR = "the emulator: pip install 'zluda[emulator]'"
 AMD_GPU = "an AMD GPU: zluda isolate --device hip:0"
+NOISE = "what NVIDIA varies: zluda replay --device cuda:0 --learn-noise, on the GPU that recorded it"
 CPU = "a CPU run of the launch that can be judged"
 
 
@@ -69,6 +71,14 @@ _SURE, _LIKELY = Sure.CERTAIN, Sure.LIKELY
 
 ROWS: tuple[Row, ...] = (
     # the record itself
+    _row(
+        "cuda fails, varies",
+        Layer.UNKNOWN,
+        _LIKELY,
+        "its results depend on the order of threads, and NVIDIA's own GPU does not come to what is on "
+        "record either: noise that was not learnt, or the record",
+        needs=NOISE,
+    ),
     _row(
         "cuda fails",
         _R,
@@ -198,6 +208,14 @@ ROWS: tuple[Row, ...] = (
         _L,
         _LIKELY,
         "the CPU and AMD code are both wrong, in different ways, and share the lowering",
+    ),
+    _row(
+        "cpu fails, emulator fails, varies",
+        Layer.UNKNOWN,
+        _LIKELY,
+        "its results depend on the order of threads, and each device is wrong in its own way: noise that "
+        "the record does not have, or the lowering",
+        needs=NOISE,
     ),
     _row(
         "cpu fails, emulator fails",
