@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
+from trace_builder import TraceBuilder
 
 from zluda.compiler.tensor_map import Tensor, encode_tiled
 from zluda.diff.types.launches import Find, KernelTypes, launch_outputs
@@ -12,8 +14,11 @@ from zluda.diff.types.layout import BYTES, Confidence
 from zluda.diff.types.outputs import written_only
 from zluda.diff.types.override import parse_overrides
 from zluda.diff.types.places import Origin
+from zluda.diff.types.signature import pointee_types
 from zluda.errors import Error
 from zluda.ptx import Function, parse_module
+from zluda.tracefile import SIGNATURES, ModuleKind, open_trace
+from zluda.tracefile.stripping import Part, strip
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -542,3 +547,46 @@ def test_what_is_no_override_is_named(text: str, complaint: str) -> None:
 def test_overrides_name_parameters_by_number_or_name(parameter: str, origin: Origin | None) -> None:
     (override,) = parse_overrides([f"k:{parameter}=f32"])
     assert override.origin_in(kernel("")) == origin
+
+
+# --- what frameworks say -----------------------------------------------------------------------------------
+
+
+def copied(framework: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(type, confidence) of a kernel's two pointers whose words are only copied."""
+    text = f"{HEADER}.visible .entry k(.param .u64 p0, .param .u64 p1) {{ .reg .b64 %rd<9>; .reg .b32 %r<9>;"
+    text += f"ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; {COPY} ret; }}"
+    found = KernelTypes.of(parse_module(text).function("k"), framework=framework)
+    layouts = [found.layout(Origin(name)) for name in ("p0", "p1")]
+    return [(str(one), one.fields[0].confidence.name) for one in layouts if one is not None]
+
+
+def test_tritons_signature_is_a_source_beside_instructions() -> None:
+    assert {kind for kind, _ in copied(())} == {"u32"}
+    assert copied(("*f32", "*bf16")) == [("f32", "LIKELY"), ("bf16", "LIKELY")]
+    assert {kind for kind, _ in copied(("i32", "f32"))} == {"u32"}  # scalars, and no pointers
+
+
+def test_arrays_of_numbas_tell_their_dtype() -> None:
+    """numba-cuda flattens an array: owner, parent, items, size of one, data, shape, strides."""
+    name = "_ZN6cudapy8__main__5saxpyB2v1Ef5ArrayIfLi1E1C7mutable7alignedE5ArrayIdLi2E1A7mutable7alignedEx"
+    assert pointee_types(name) == {1 + 4: "f32", 1 + 7 + 4: "f64"}
+
+
+def test_signatures_are_read_from_a_trace(tmp_path: Path) -> None:
+    """Through a strip, which leaves them; and what is there in their place is not taken for one."""
+    path, part = tmp_path / "t.bin", tmp_path / "s.bin"
+    with TraceBuilder(path) as record:
+        record.start()
+        record.module(HEADER + ".visible .entry k() { ret; }")
+        call = record.sequence - 1
+        for number, data in ((2, b'{"k": ["*f32", "i32"], "bad": 7}'), (3, b"[1, 2"), (4, b"[1]")):
+            module = record._writer.add_module(call, ModuleKind.CUBIN, number, image=b"x", origin="memory")
+            record._writer.add_image(module, ModuleKind.OTHER, data, architecture=SIGNATURES)
+            record._writer.add_image(module, ModuleKind.PTX, b".version 8.0")
+    with open_trace(path) as trace:
+        strip(trace, part, [Part.MACHINE_CODE])
+    for file in (path, part):
+        with open_trace(file) as trace:
+            found = [trace.kernel_signatures(module) for module in trace.module_list]
+        assert found == [{}, {"k": ["*f32", "i32"]}, {}, {}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from container_writer import Entry, fatbin
 from zluda.trace import presets
 from zluda.trace.images import read_module
 from zluda.trace.provenance import PtxSources
-from zluda.tracefile import Fidelity, ModuleKind
+from zluda.trace.triton import signatures
+from zluda.tracefile import SIGNATURES, Fidelity, ModuleKind
 
 CUBIN = (Path(__file__).parents[1] / "ptx" / "data" / "variables_sm90.cubin").read_bytes()
 PTX = b".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry use() { ret; }\n"
@@ -124,3 +126,27 @@ def test_the_program_and_its_recorder_get_what_a_preset_sets(tmp_path: Path) -> 
     assert application.wait() == 0
     assert said.read_text() == "on"
     assert "ZLUDA_TEST_PRESET" not in os.environ
+
+
+TTIR = """#loc = loc("/home/ada/add.py":5:0)
+module {
+  tt.func public @add(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc("x"("/home/ada/add.py":5:0)),
+      %arg1: !tt.ptr<bf16, 1> loc(#loc), %n: i32 {tt.divisibility = 16 : i32} loc(#loc)) attributes {} {
+    tt.return
+  }
+  tt.func private @other(%a: !tt.ptr<f16>) { tt.return }
+}
+"""
+
+
+def test_tritons_own_form_names_the_parameters_types(tmp_path: Path) -> None:
+    environment = triton(tmp_path)
+    (tmp_path / "cache" / "ABCDEF" / "k.ttir").write_text(TTIR)
+    _, told = read_module([CUBIN], 90, PtxSources(environment)).found
+    assert (told.kind, told.architecture) == (ModuleKind.OTHER, SIGNATURES)
+    assert json.loads(told.data) == {"add": ["*f32", "*bf16", "i32"]}  # and no path of whose it is
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "tt.func public @k(", 'tt.func public @k("'])
+def test_texts_that_are_not_tritons_tell_nothing_wrong(text: str) -> None:
+    assert all(not types for types in signatures(text).values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from zluda.ptx import containers, parse_module
 from zluda.ptx.elf import cubin_variables
 from zluda.trace.assemblers import Assembled
 from zluda.trace.provenance import PtxSources
-from zluda.tracefile import Fidelity, ModuleKind
+from zluda.tracefile import SIGNATURES, Fidelity, ModuleKind
 from zluda.tracefile.effects import FoundImage, ImageReader, ModuleContents
 
 _KINDS = {
@@ -62,6 +63,9 @@ def _look_elsewhere(cubin: bytes, sources: PtxSources, contents: ModuleContents)
         return
     contents.found.append(FoundImage(ModuleKind.PTX, found.text, found.architecture, found.origin))
     contents.fidelity = found.fidelity
+    if found.signatures:
+        told = json.dumps(dict(found.signatures)).encode()
+        contents.found.append(FoundImage(ModuleKind.OTHER, told, SIGNATURES, "parameters' types, by Triton"))
 
 
 def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleContents) -> None:

@@ -18,6 +18,7 @@ import getpass
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from zluda.errors import Error
@@ -25,6 +26,7 @@ from zluda.ptx import elf
 from zluda.records import dataclass
 from zluda.trace.assemblers import Assembled
 from zluda.trace.cubin_index import CubinIndex
+from zluda.trace.triton import signatures
 from zluda.tracefile import Fidelity
 
 FORCE_JIT = ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT")
@@ -45,12 +47,15 @@ def forces_jit(environment: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """PTX text, where it was, and how near it is to what ran."""
+    """PTX text, where it was, and how near it is to what ran; ``signatures``: kernels' parameters, where the
+    framework says what they are.
+    """
 
     text: bytes
     architecture: str
     origin: str
     fidelity: Fidelity
+    signatures: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class PtxSources:
@@ -87,7 +92,7 @@ class PtxSources:
             except OSError:
                 continue  # evicted while it was looked at, or kept without its PTX
             origin = f"beside the same machine code in {path.parent}"
-            return Found(text, _architecture(text), origin, Fidelity.SAME_PTX)
+            return Found(text, _architecture(text), origin, Fidelity.SAME_PTX, _triton_signatures(path))
         return None
 
     def _in_dump(self, cubin: bytes) -> Found | None:
@@ -109,6 +114,13 @@ class PtxSources:
         return Found(
             text, _architecture(text), f"the only text in {path.parent} with its kernels", Fidelity.SIBLING
         )
+
+
+def _triton_signatures(cubin: Path) -> Mapping[str, list[str]]:
+    try:
+        return signatures(cubin.with_suffix(".ttir").read_text("utf-8", "replace"))
+    except OSError:
+        return {}  # not Triton's, or kept without it
 
 
 def _cache_directories(environment: Mapping[str, str]) -> list[Path]:

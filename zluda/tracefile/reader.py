@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -19,6 +20,7 @@ from zluda.tracefile.libraries import LibraryCalls
 from zluda.tracefile.records import (
     PAGE_BYTES,
     PAYLOAD_BYTES,
+    SIGNATURES,
     Allocation,
     Call,
     Counts,
@@ -29,6 +31,7 @@ from zluda.tracefile.records import (
     Launch,
     LeftOut,
     LoadedModule,
+    ModuleKind,
     Noise,
     Page,
     Payload,
@@ -280,6 +283,20 @@ class Trace:
         return None if module.ptx_image is None else self.image(module.ptx_image)
 
     # Memory
+
+    def kernel_signatures(self, module: LoadedModule) -> dict[str, list[str]]:
+        """Kernel → its parameters' types, where a framework named them (:data:`SIGNATURES`); empty for what
+        cannot be read as that.
+        """
+        image = next((one for one in module.images if one.architecture == SIGNATURES), None)
+        if image is None or image.kind is not ModuleKind.OTHER:
+            return {}
+        try:
+            found = json.loads(self.image(image))
+        except ValueError:
+            return {}
+        named = found.items() if isinstance(found, dict) else ()
+        return {str(name): [str(one) for one in types] for name, types in named if isinstance(types, list)}
 
     @cached_property
     def allocations(self) -> list[Allocation]:

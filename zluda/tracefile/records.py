@@ -165,6 +165,12 @@ class Image(NamedTuple):
     blob: int
 
 
+SIGNATURES = "signatures"
+"""What an image of kind OTHER has as its architecture that holds kernels' parameters, as a framework names
+them: JSON, kernel → types in order (``*f32``: a pointer to f32).
+"""
+
+
 class LoadedModule(NamedTuple):
     """A module or library from its load to its unload; ``images[0]`` is what the application handed over."""
 

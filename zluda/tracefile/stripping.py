@@ -46,7 +46,8 @@ def require(trace: Trace, part: Part, done: str) -> None:
 _NAMES = ("command", "working_directory", "host", "libcuda", "environment")
 
 _NO_MACHINE_CODE = """
-DELETE FROM image WHERE kind != 'ptx' AND module IN (SELECT module FROM image WHERE kind = 'ptx')
+DELETE FROM image WHERE kind != 'ptx' AND architecture IS NOT 'signatures'
+    AND module IN (SELECT module FROM image WHERE kind = 'ptx')
 """
 
 # Contents of memory, and what arguments pointed to; a kernel's name and a module's PTX are neither.

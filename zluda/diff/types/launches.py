@@ -11,7 +11,7 @@ from zluda.diff.types.outputs import written_only
 from zluda.diff.types.override import Override
 from zluda.diff.types.places import Origin, Term
 from zluda.diff.types.regions import BufferTypes, Pointer
-from zluda.diff.types.signature import bits_of, pointee_types
+from zluda.diff.types.signature import bits_of, pointee_types, triton_types
 from zluda.diff.types.votes import evidence
 from zluda.errors import Error, PtxError
 from zluda.ptx.module import Function, Variable
@@ -45,13 +45,18 @@ class KernelTypes:
 
     @classmethod
     def of(
-        cls, function: Function, module: Module | None = None, overrides: Sequence[Override] = ()
+        cls,
+        function: Function,
+        module: Module | None = None,
+        overrides: Sequence[Override] = (),
+        framework: Sequence[str] = (),
     ) -> KernelTypes:
+        """``framework``: the parameters' types as Triton named them."""
         found = evidence(function, module)
         names = [one.name for one in function.parameters]
         told = {
             Origin(names[index]): element
-            for index, element in pointee_types(function.name).items()
+            for index, element in (pointee_types(function.name) | triton_types(framework)).items()
             if index < len(names)
         }
         variables = module.variables if module is not None else function.variables
@@ -198,6 +203,11 @@ class TraceModules:
                 self._modules[module] = None
         return self._modules[module]
 
+    def signature(self, module: int, kernel: str) -> Sequence[str]:
+        """A kernel's parameters' types as a framework named them; empty for none."""
+        loaded = next((one for one in self._trace.module_list if one.id == module), None)
+        return () if loaded is None else self._trace.kernel_signatures(loaded).get(kernel, ())
+
 
 class LaunchTypes:
     """Element types for the launches of one trace; modules and kernels are parsed once, when asked for."""
@@ -224,15 +234,18 @@ class LaunchTypes:
         key = (launch.module, launch.kernel)
         if key not in self._kernels:
             module = self._modules.get(launch.module)
+            framework = self._modules.signature(launch.module, launch.kernel)
             try:
-                self._kernels[key] = self._looked_at(module, launch.kernel) if module is not None else None
+                self._kernels[key] = (
+                    self._looked_at(module, launch.kernel, framework) if module is not None else None
+                )
             except PtxError:  # then the launch's verdict says so, and its bytes are compared as bytes
                 self._kernels[key] = None
         return self._kernels[key]
 
-    def _looked_at(self, module: Module, kernel: str) -> KernelTypes:
+    def _looked_at(self, module: Module, kernel: str, framework: Sequence[str]) -> KernelTypes:
         mine = [one for one in self._overrides if one.names(kernel)]
-        return KernelTypes.of(module.function(kernel), module, mine)
+        return KernelTypes.of(module.function(kernel), module, mine, framework)
 
 
 def launch_outputs(

@@ -1,4 +1,5 @@
-"""What a kernel's C++ name says of the buffers behind its parameters, a source beside its instructions.
+"""What a kernel's name says of the buffers behind its parameters, and what a framework does: sources beside
+its instructions.
 
 nvcc, NVRTC and clang mangle parameters' types into a kernel's name, so ``_Z5saxpyifPKfPf`` takes a
 ``float const*`` third. A name may be wrong about memory (``unsigned char*`` is anybody's bytes), so what
@@ -8,7 +9,7 @@ instructions compute with outweighs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from zluda.diff.types.layout import BYTES, POINTER, UNKNOWN, Confidence, Layout, is_float, uniform
@@ -53,9 +54,40 @@ _ELEMENTS = {
 _ANYBODYS = frozenset(("s8", "u8"))  # what bytes of no type in particular are declared as
 
 
+_ARRAY = re.compile(r"Array<(.+), (\d+), \w+, \w+, \w+>")
+_BEFORE_DATA = 4  # parameters of an array of Numba's before its data: owner, parent, items, size of one
+
+# MLIR's names of types, as Triton has them.
+_TRITON = {
+    "*i1": "u8",
+    **{f"*i{bits}": f"s{bits}" for bits in (8, 16, 32, 64)},
+    **{f"*{name}": name for name in ("f16", "bf16", "f32", "f64")},
+    "*f8E4M3FN": "e4m3",
+    "*f8E5M2": "e5m2",
+}
+
+
 def pointee_types(kernel: str) -> dict[int, str]:
-    """Parameter's number → element type of what it points to, of those whose type is known."""
-    return {index: element for index, one in enumerate(_parameters(kernel)) if (element := _pointee(one))}
+    """Parameter's number → element type of what it points to, of those whose type is known.
+
+    An array of Numba's is several parameters; of its NumPy dtype its name tells.
+    """
+    found: dict[int, str] = {}
+    at = 0
+    for one in _parameters(kernel):
+        array = _ARRAY.fullmatch(one)
+        if array is not None:
+            found[at + _BEFORE_DATA] = _element(array[1])
+            at += _BEFORE_DATA + 1 + 2 * int(array[2])  # the data, then shape and strides
+            continue
+        found[at] = _pointee(one)
+        at += 1
+    return {index: element for index, element in found.items() if element}
+
+
+def triton_types(signature: Sequence[str]) -> dict[int, str]:
+    """The same from the parameters' types that Triton has."""
+    return {index: _TRITON[one] for index, one in enumerate(signature) if one in _TRITON}
 
 
 @lru_cache(maxsize=1 << 10)

@@ -11,7 +11,7 @@ from zluda.ptx.containers import KIND_ELF, Container, FatbinEntry, fatbin_entrie
 from zluda.ptx.elf import Buffer, cubin_kernels
 from zluda.ptx.search import Piece, Progress, pieces
 from zluda.records import dataclass
-from zluda.tracefile import LoadedModule, Trace
+from zluda.tracefile import LoadedModule, ModuleKind, Trace
 
 _TARGET = b".target"
 
@@ -118,7 +118,11 @@ def images_of_trace(trace: Trace, name: str) -> Iterator[Image]:
 
 
 def _of_module(trace: Trace, module: LoadedModule, name: str, kernels: frozenset[str]) -> Image:
-    architectures = tuple(dict.fromkeys(image.architecture for image in module.images if image.architecture))
+    architectures = tuple(
+        dict.fromkeys(
+            one.architecture for one in module.images if one.architecture and one.kind is not ModuleKind.OTHER
+        )
+    )
     text = trace.ptx(module)
     if text is None:
         return Image(name, 0, architectures, launched=kernels, machine_code=kernels)
