@@ -73,6 +73,13 @@ def damage(trace: Path, kernel: str) -> int:
 
 
 @pytest.mark.nightly
+def test_a_fill_that_is_off_is_the_runtime() -> None:
+    status, found = isolate(CORPUS / "histogram" / "trace.bin", "cpu", "fill")
+    assert (status, found["layer"], found["sure"]) == (1, "runtime", "certain")
+    assert "cuMemsetD" in found["reason"] and "count" in found["kernel"]
+
+
+@pytest.mark.nightly
 def test_a_damaged_record_is_the_record(tmp_path: Path, shared_cache: None) -> None:
     """The copy that the program made afterwards delivered other bytes than the trace has now."""
     trace = tmp_path / "trace.bin"

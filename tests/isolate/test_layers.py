@@ -43,7 +43,7 @@ class Told:
     ) -> None:  # fmt: skip
         self._results, self._contradicts = dict(results), contradicts
         self.asked: list[Run] = []
-        self.varies = ""
+        self.varies = self.wrote = ""
         self.trace = SimpleNamespace(path="trace.bin", meta=dict(meta), unproved=list(unproved))
 
     def tell(self, text: str) -> None:
@@ -57,6 +57,9 @@ class Told:
 
     def contradicted(self, call: int) -> str:
         return self._contradicts
+
+    def wrong_write(self, run: Run, call: int) -> str:
+        return self.wrote
 
     def varying(self, call: int) -> str:
         return self.varies
@@ -204,6 +207,14 @@ def test_what_inherits_and_holds_alone_is_not_to_blame() -> None:
     found = answer(told, stream=stream)
     assert found.layer is Layer.INPUTS and not found.layer.named
     assert len(told.asked) == 1  # nothing else needs to be run
+
+
+def test_a_call_before_it_that_writes_wrong_is_named() -> None:
+    told = Told({G: RIGHT})
+    told.wrote = "#12 cuMemsetD8_v2"
+    found = answer(told)
+    assert (found.layer, found.sure) == (Layer.RUNTIME, Sure.CERTAIN)
+    assert found.reason.endswith(": #12 cuMemsetD8_v2")
 
 
 def test_what_is_not_translated_is_named() -> None:

@@ -285,3 +285,25 @@ def test_the_layer_of_kernels_in_a_graph(case: Case) -> None:
         second + 2: "inputs",
     }
     assert first not in found
+
+
+def test_what_copies_and_fills_leave_is_held_against_the_record(case: Case) -> None:
+    """And the record's memory takes its place, so that launches have their recorded inputs."""
+    program = Program(case)
+    bad = program.record.copy_in(program.x, ramp(COUNT, 7.0))
+    program.record.fill(program.y, 0, COUNT)
+    program.launch()
+
+    class Off(PythonDevice):
+        def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+            spoilt = bytes(data) == ramp(COUNT, 7.0) and not self.spoilt
+            super().write(address, bytes([data[0] ^ 1]) + bytes(data[1:]) if spoilt else data)
+            self.spoilt |= spoilt
+
+        spoilt = False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("python_device.PythonDevice", Off)
+        result = case.replay({"add": add}, mode="isolated")
+    assert verdicts(result) == [Verdict.IDENTICAL]
+    assert result.meta["wrong_writes"] == {bad: "cuMemcpyHtoD_v2"}

@@ -237,7 +237,12 @@ def replay_trace(
             contract=contract,
             mode=mode,
             classes_from=str(trace.path) if learner is None else "",
-            meta={**trace.meta, "not_replayed": dict(player.unplayed), **meta},
+            meta={
+                **trace.meta,
+                "not_replayed": dict(player.unplayed),
+                "wrong_writes": dict(player.wrong_writes),
+                **meta,
+            },
         )
 
 

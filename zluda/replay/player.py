@@ -88,6 +88,7 @@ class Player:
         """
         self._trace, self._selection, self._output = trace, selection, output
         self._isolated = isolated
+        self.wrong_writes: dict[int, str] = {}  # calls that left other bytes than on record → their functions
         record, facts = Record(trace), KernelFacts(trace)
         self._recovery = Recovery(record, session, plan)
         self._envelopes = Envelopes(record, facts, contract=session.contract, time_limit=session.time_limit)
@@ -237,11 +238,29 @@ class Player:
         state.settle_allocations(call, failure)
         ranges = state.memory.record_pages(call.sequence)
         from_record = wrote and (failure is not None or self._isolated)
+        if wrote and self._isolated and failure is None and self._parts_from(call, ranges):
+            self.wrong_writes[call.sequence] = call.function
         if wrote and failure is not None and not ranges:
             self._taint_arguments(call, failure)
         state.memory.adopt_pages(ranges, call.sequence, unknown_only=not from_record)
         state.bury_allocations(call)
         return {key: spans for key, spans in ranges.items() if key in state.memory.live}
+
+    def _parts_from(self, call: Call, ranges: Ranges) -> bool:
+        """Whether a call that wrote memory left other bytes there than the record has.
+
+        Of arrays whole pages are on record, with what nobody ever wrote.
+        """
+        memory = self._recovery.state.memory
+        for key, spans in () if isinstance(memory, RedactedMemory) else ranges.items():
+            one = memory.live[key]
+            for start, stop in (
+                spans if one.array is None else [p for s in spans for p in one.known.within(*s)]
+            ):
+                recorded = memory.recorded(one, call.sequence, start, stop - start, as_left=True)
+                if recorded != bytes(memory.read(one, start, stop - start)):
+                    return True
+        return False
 
     def _taint_arguments(self, call: Call, failure: Unavailable) -> None:
         """Doubt the allocations that a call's arguments point into; or all, if it can reach anything."""

@@ -85,8 +85,8 @@ class Recovery:
             self._issue_again(call)
 
     def skip_to(self, upto: int) -> int:
-        """Come to the state before call ``upto`` with the record's memory, running no launch; or to that before
-        an earlier call, whose effect is not on record. Returns the call that is next.
+        """Come to the state before call ``upto`` with the record's memory, running no launch; or to that
+        before an earlier call, whose effect is not on record. Returns the call that is next.
 
         Only on a playback that has not begun.
         """

@@ -68,13 +68,12 @@ def _flipped_bit(llvm: Any) -> None:
 
 def _fill(memory: Any) -> None:
     """The runtime fills memory with another value."""
-    driver = next(value for value in vars(memory).values() if hasattr(value, "cuMemsetD8"))
-    fill = driver.cuMemsetD8
+    fill = memory.MemoryEntries._fill
 
-    def broken(self: Any, destination: int, value: int, count: int) -> None:
-        fill(self, destination, value ^ 1, count)
+    def broken(self: Any, destination: int, value: int, size: int, count: int) -> None:
+        fill(self, destination, value ^ 1, size, count)
 
-    driver.cuMemsetD8 = broken
+    memory.MemoryEntries._fill = broken
 
 
 FAULTS: dict[str, tuple[str, Callable[[Any], None]]] = {

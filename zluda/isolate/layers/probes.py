@@ -172,6 +172,25 @@ class Prober:
                 return f"#{found.call} {found.kernel}"
         return ""
 
+    def wrong_write(self, run: Run, call: int) -> str:
+        """The first call before ``call`` that leaves other bytes on a device than on record, and is no
+        launch; empty without. No launch is run.
+        """
+        try:
+            result = replay_trace(
+                self.trace,
+                names.resolve(run.device),
+                mode="isolated",
+                numerics=run.numerics,
+                selection=Selection(within=frozenset()),
+                calls=range(call),
+            )
+        except Error:
+            return ""  # nothing is known of them then
+        found = result.meta["wrong_writes"]
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"#{min(found)} {found[min(found)]}{more}" if found else ""
+
     def _left_by(self, call: int, allocation: int | None, copy: int) -> bool:
         """Whether nothing between ``call`` and ``copy`` changed an allocation on record, and ``call`` did."""
         with_pages = self.trace.calls_with_pages

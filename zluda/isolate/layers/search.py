@@ -86,6 +86,7 @@ _CPU_ALONE = "on cpu, cpu fails, emulator holds"
 
 STEPS = (
     _step("device", ""),
+    _step("writes", "device holds, stream fails"),
     _step("varies", "device fails"),
     _step("cuda", "device fails"),
     _step("exact", "device fails"),
@@ -99,7 +100,7 @@ STEPS = (
     _step("seam", _AMD_ALONE, _CPU_ALONE),
     _step("others", _AMD_ALONE),
 )
-"""In this order. ``varies``, ``record``, ``seam`` and ``others`` are no single runs."""
+"""In this order. ``writes``, ``varies``, ``record``, ``seam`` and ``others`` are no single runs."""
 
 
 class Search:
@@ -179,6 +180,14 @@ class Search:
         told = ABSENT if seen.absent else seen.outcome(call), seen.told(call)
         self._evidence[call].append(Evidence(probe, run.device, run.how, *told, numerics=run.numerics))
 
+    def _writes(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
+        wrong = self._prober.wrong_write(self._asked.run("device"), min(calls))
+        for call in calls if wrong else ():
+            self._facts[call].add("writes part")
+            self._evidence[call].append(
+                Evidence("writes", self._asked.device, "calls before it", "fails", wrong)
+            )
+
     def _varies(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
         for call in calls:
             causes = "" if "is a copy" in self._facts[call] else self._prober.varying(call)
@@ -257,12 +266,16 @@ class Search:
         if "unsupported" in self._facts[suspect.call] or "device untold" in self._facts[suspect.call]:
             own = own or self._prober.see(self._asked.run("device"), ()).absent
             return f"{row.reason}: {own}" if own else row.reason
+        if "writes part" in row.when:
+            own = next(one.seen for one in self._evidence[suspect.call] if one.probe == "writes")
+            return f"{row.reason}: {own}"
         return row.reason
 
 
 _ON = {"gfx": "emulator"}
 
 _STEPS: dict[str, Callable[[Search, str, list[int], dict[int, str]], None]] = {
+    "writes": Search._writes,
     "varies": Search._varies,
     "record": Search._record,
     "others": Search._others,

@@ -20,6 +20,7 @@ The other facts:
 ``record contradicts``                              a later copy delivered other bytes than the record has
 ``on cpu``, ``on emulator``, ``on hip`` …           the device's kind
 ``is a copy``, ``dies``, ``unsupported``            the suspect; crash or hang; not translated
+``writes part``                                     a copy or fill before it leaves other bytes than on record
 ``varies``                                          its kernel's results depend on the order of threads
 ``alike``                                           the CPU and the AMD code leave the very same wrong bytes
 ``needs scheduling``                                a hang of threads that wait for others of their warp
@@ -98,6 +99,12 @@ ROWS: tuple[Row, ...] = (
         "it did not come out as recorded either when the recording GPU ran it again",
     ),
     # nothing to blame it for
+    _row(
+        "device holds, stream fails, writes part",
+        _T,
+        _SURE,
+        "from its recorded inputs it holds, and a call before it leaves other bytes than on record",
+    ),
     _row(
         "device holds, is a copy, stream fails",
         _T,
