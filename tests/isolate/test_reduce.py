@@ -142,3 +142,47 @@ def test_a_fault_of_two_instructions_made_one_is_cut_down_step_by_step(tmp_path:
     assert {"shl", "add", "st"} <= left and not {"bra", "popc", "setp"} & left
     assert run_repro(folder, copy.root).returncode == 1
     assert run_repro(folder, None).returncode == 0
+
+
+WARP_SUM = """
+.visible .entry warp_sum(.param .u64 warp_sum_param_0, .param .u64 warp_sum_param_1)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [warp_sum_param_0];
+    ld.param.u64 %rd2, [warp_sum_param_1];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd5];
+    mov.u32 %r3, 16;
+AGAIN:
+    shfl.sync.bfly.b32 %r4, %r2, %r3, 31, -1;
+    add.u32 %r2, %r2, %r4;
+    shr.u32 %r3, %r3, 1;
+    setp.ne.u32 %p1, %r3, 0;
+    @%p1 bra AGAIN;
+    xor.b32 %r5, %r2, %r1;
+    st.global.u32 [%rd4], %r5;
+    ret;
+}
+"""
+
+
+@pytest.mark.nightly
+def test_a_shuffle_lowered_wrong_is_left_alone_with_its_warp(tmp_path: Path) -> None:
+    data = (numpy.arange(64, dtype="<u4") ** 2 + 1).tobytes()
+    buffers = [bytes(4 * 1024), data]
+    call = record(tmp_path / "trace.bin", WARP_SUM, "warp_sum", buffers, block=(64, 1, 1))
+    right = "return one(self.from_lane(f, value.parts[0], chosen)), one(in_range)"
+    wrong = right.replace("chosen)", "f.b.and_(chosen, 30))")
+    copy = Faulty(tmp_path / "copy").patch("compiler/amd/warp.py", {right: wrong})
+    folder = tmp_path / "repro"
+    found: Any = copy.run(SCRIPT, str(tmp_path / "trace.bin"), str(call), str(folder))
+    assert found["difference"]["text"] == "shfl.sync.bfly.b32 %r4, %r2, %r3, 31, -1;"
+    assert found["instructions"][0] < 12 < found["instructions"][1]
+    assert found["threads"] == [32, 64]  # whole warps
+    assert run_repro(folder, copy.root).returncode == 1
+    assert run_repro(folder, None).returncode == 0

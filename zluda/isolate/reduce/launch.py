@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from zluda.isolate.reduce.case import Case
 from zluda.isolate.reduce.question import Progress, Question
+from zluda.isolate.values.instrument import LANES
+from zluda.isolate.values.sites import Reads, reads
 from zluda.tracefile import Dim3
 
 PIECE = 64
@@ -20,7 +22,11 @@ def fewer_blocks(case: Case, question: Question, progress: Progress) -> Case:
 
 
 def fewer_threads(case: Case, question: Question, progress: Progress) -> Case:
-    """One thread, one warp, or half as many in some direction."""
+    """One thread, one warp, or half as many in some direction.
+
+    Whole warps where lanes read each other's registers: what is read of a lane that is not there is undefined
+    (PTX ISA, ``shfl.sync``).
+    """
     progress("threads", case)
     return _smaller_shape(case, question, "block")
 
@@ -30,11 +36,18 @@ def _smaller_shape(case: Case, question: Question, which: str) -> Case:
     for smaller in _shapes(shape):
         if question.over:
             break
+        x, y, z = smaller
+        if which == "block" and x * y * z % LANES and _reads_lanes(case):
+            continue
         grid, block = (smaller, case.block) if which == "grid" else (case.grid, smaller)
         candidate = replace(case, grid=grid, block=block)
         if question.holds(candidate):
             return _smaller_shape(candidate, question, which)
     return case
+
+
+def _reads_lanes(case: Case) -> bool:
+    return any(reads(one) is Reads.LANES for f in case.part.functions for one in f.instructions)
 
 
 def _shapes(shape: Dim3) -> Iterator[Dim3]:

@@ -89,7 +89,7 @@ class Question:
             return False
         self.asked += 1
         outcome = self.right.run(case.text, case.setting)
-        if outcome.failure is not None:
+        if outcome.failure is not None or not self._changes(case, outcome):
             return False
         other = self.wrong.run(case.text, case.setting)
         if self.way.verdict is not Verdict.DIFFERS:
@@ -97,6 +97,11 @@ class Question:
         if other.failure is not None or not self._differs(outcome, other):
             return False
         return not self.way.instruction or self._same_instruction(case)
+
+    def _changes(self, case: Case, outcome: Outcome) -> bool:
+        """Whether the launch changes memory where it is right: a replay compares nothing else."""
+        before = self.right.before
+        return any(data != case.memory.get(key, before[key]) for key, data in outcome.memory.items())
 
     def _same_instruction(self, case: Case) -> bool:
         """Whether the same instruction is at fault: in the thread where it was last, or anywhere."""

@@ -138,6 +138,7 @@ def write_repro(
     after: Mapping[int, bytes],
     wrong: str,
     numerics: str,
+    contract: str,
     difference: Difference | None,
 ) -> None:
     """Write the folder. ``after`` is memory after the launch on the device that is right.
@@ -162,11 +163,11 @@ def write_repro(
     finally:
         writer.close()
     (folder / PTX).write_text(case.text)
-    (folder / TEST).write_text(_test(right, wrong, numerics, difference))
-    (folder / NOTES).write_text(_notes(case, right, wrong, numerics, difference))
+    (folder / TEST).write_text(_test(right, wrong, numerics, contract, difference))
+    (folder / NOTES).write_text(_notes(case, right, wrong, numerics, contract, difference))
 
 
-def _test(right: Stage, wrong: str, numerics: str, difference: Difference | None) -> str:
+def _test(right: Stage, wrong: str, numerics: str, contract: str, difference: Difference | None) -> str:
     at = f"\n\n{_comment(str(difference))}" if difference is not None else ""
     title = f"Call {right.launch.call} of {right.trace.path.name}, reduced: {wrong} parts from {right.name}."
     return f'''"""{title}{at}
@@ -179,7 +180,7 @@ import zluda
 
 def test_repro() -> None:
     trace = Path(__file__).with_name("{TRACE}")
-    result = zluda.replay(trace, device="{wrong}", numerics="{numerics}")
+    result = zluda.replay(trace, device="{wrong}", numerics="{numerics}", contract="{contract}")
     assert result.exit_status() == 0, [(one.verdict.value, one.reason) for one in result.results]
 '''
 
@@ -188,7 +189,9 @@ def _comment(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
-def _notes(case: Case, right: Stage, wrong: str, numerics: str, difference: Difference | None) -> str:
+def _notes(
+    case: Case, right: Stage, wrong: str, numerics: str, contract: str, difference: Difference | None
+) -> str:
     lines = [
         f"# {right.launch.kernel}: {wrong} parts from {right.name}",
         "",
@@ -199,6 +202,6 @@ def _notes(case: Case, right: Stage, wrong: str, numerics: str, difference: Diff
     ]
     if difference is not None:
         lines += [f"    {difference}", ""]
-    replay = f"zluda replay {shlex.quote(TRACE)} --device {wrong} --numerics {numerics}"
+    replay = f"zluda replay {shlex.quote(TRACE)} --device {wrong} --numerics {numerics} --contract {contract}"
     lines += ["See it fail:", "", f"    python -m pytest {TEST}", f"    {replay}", ""]
     return "\n".join(lines)

@@ -95,12 +95,13 @@ def reduce_launch(
             )
 
         stages = (stage(right, numerics_right), stage(wrong, numerics_wrong))
-        return _reduce(stages, Path(folder), seconds, seed, differs, tell)
+        return _reduce(stages, Path(folder), contract, seconds, seed, differs, tell)
 
 
 def _reduce(
     stages: tuple[Stage, Stage],
     folder: Path,
+    contract: str,
     seconds: float,
     seed: int,
     differs: Differs,
@@ -127,7 +128,7 @@ def _reduce(
     if after.failure is not None:
         raise Error(f"the reduced launch does not end well on {right.name}: {after.failure.reason}")
     difference = question.locate(case) if question.way.verdict is Verdict.DIFFERS else None
-    write_repro(folder, case, right, after.memory, wrong.name, wrong.numerics, difference)
+    write_repro(folder, case, right, after.memory, wrong.name, wrong.numerics, contract, difference)
     return Reduced(
         str(folder),
         case.text,
