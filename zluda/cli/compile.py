@@ -65,7 +65,7 @@ def command(
     loader = None if kind == "ptx" else Thread(target=_load_llvm, args=(target, int(wave or 0)))
     if loader is not None:
         loader.start()
-    from zluda.compiler.emit import BINARY, Request, emit_kernels, prepare
+    from zluda.compiler.emit import BINARY, Request, emit_kernels, look_ahead, prepare
     from zluda.device import names
 
     module = _module(file)
@@ -89,6 +89,7 @@ def command(
     )
     prepare(request)
     if loader is not None:
+        look_ahead(module, kernels, loader.is_alive)
         loader.join()  # a process that is forked is to have one thread
     found = emit_kernels(module, kernels, request, jobs=jobs or 0)
     whole = [e for e in found if e.failure is None]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from zluda.compiler import compile_kernel
@@ -56,9 +57,7 @@ def emit_kernels(module: Module, names: Sequence[str], request: Request, *, jobs
     """
     prepare(request)
     if len(names) > 1 and request.kind != "ptx":
-        from zluda.compiler.lower.table import import_families
-
-        import_families(module.source[:_LOOKED_AT])
+        _import_lowerings(module)
 
     def work(name: str) -> bytes:
         data, found = emit_kernel(module, name, request)
@@ -67,6 +66,24 @@ def emit_kernels(module: Module, names: Sequence[str], request: Request, *, jobs
 
     done = {name: outcome for name, outcome in each_apart(names, work, jobs=jobs)}
     return [_emitted(name, done[name].value, done[name].failure) for name in names]
+
+
+def look_ahead(module: Module, names: Sequence[str], waiting: Callable[[], bool]) -> None:
+    """Do what compiling these kernels begins with, for as long as the caller is ``waiting`` for something
+    else. What is wrong with a kernel is left to be found when it is compiled.
+    """
+    _import_lowerings(module)
+    for name in names:
+        if not waiting():
+            return
+        with suppress(Error):
+            module.function(name)
+
+
+def _import_lowerings(module: Module) -> None:
+    from zluda.compiler.lower.table import import_families
+
+    import_families(module.source[:_LOOKED_AT])
 
 
 def _emitted(name: str, value: bytes, failure: Failure | None) -> Emitted:

@@ -208,7 +208,7 @@ def _row_texts() -> dict[str, list[str]]:
         for line in text.splitlines():
             line = line.partition("#")[0].strip()
             if line:
-                opcode = line[: re.match(r"\w*", line).end()]  # type: ignore[union-attr]
+                opcode = line.partition(" ")[0].partition(".")[0].partition("{")[0]
                 index.setdefault(opcode, []).append(line)
     return index
 
