@@ -171,6 +171,11 @@ def test_without_a_proof_the_record_may_be_wrong() -> None:
     assert "not proved" in found.reason and "NVIDIA GPU" in found.needs
 
 
+def test_an_nvidia_gpu_that_comes_to_the_record_proves_it() -> None:
+    found = answer(Told({G: BAD, CUDA: RIGHT, GX: BAD, CPU: BAD}))
+    assert (found.layer, found.sure, found.needs) == (Layer.LOWERING, Sure.CERTAIN, "")
+
+
 def test_a_record_that_its_own_copies_contradict_is_wrong() -> None:
     found = answer(Told({G: BAD, GX: BAD, CPU: BAD}, meta=PROVED, contradicts="#20 cuMemcpyDtoH_v2"))
     assert (found.layer, found.sure) == (Layer.RECORD, Sure.CERTAIN)

@@ -163,6 +163,8 @@ class Search:
         for call in calls:
             self._note(probe, call, seen)
             self._facts[call].add(f"{probe} {seen.outcome(call)}")
+            if probe == "cuda" and seen.outcome(call) == "holds":
+                self._facts[call].add("record proved")
             if probe == "device":
                 self._facts[call] |= _of_device(seen.results.get(call))
             if self._alike(call):

@@ -16,7 +16,7 @@ be judged or was not at hand. The runs, each of the one launch from its recorded
 The other facts:
 
 ``stream fails``, ``stream inherits``               the whole replay on the device
-``record proved``, ``record unproved``              by ``zluda trace --verify``
+``record proved``, ``record unproved``              by ``zluda trace --verify``, or here by ``cuda``
 ``record contradicts``                              a later copy delivered other bytes than the record has
 ``on cpu``, ``on emulator``, ``on hip`` …           the device's kind
 ``is a copy``, ``dies``, ``unsupported``            the suspect; crash or hang; not translated
