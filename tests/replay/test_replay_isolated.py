@@ -17,6 +17,7 @@ from zluda.errors import TraceError, UnsupportedError
 from zluda.isolate.layers.search import blame
 from zluda.replay.api import replay_trace
 from zluda.replay.launching import MAX_DEATHS
+from zluda.report.html import render
 from zluda.report.terminal import plain_lines
 from zluda.runner import RunnerDied
 from zluda.tracefile import open_trace
@@ -106,6 +107,8 @@ def test_the_report_names_the_first_and_every_other(case: Case) -> None:
     assert f"the first is #{calls[0]} other" in lines[0]
     named = ", ".join(f"#{call}" for call in calls[:6])
     assert f"  at fault in its own right: other (8 times: {named}, …)" in lines
+    page = render([result])
+    assert "At fault in its own right" in page and f"other (8 times: {named}, …)" in page
     told = result.to_json()
     assert told["mode"] == "isolated"
     assert told["at_fault"] == [{"kernel": "other", "launches": 8, "calls": calls}]

@@ -24,6 +24,7 @@ _SHOWN_ROWS = 2000
 _SHOWN_KERNELS = 200
 _SHOWN_DIFFERENCES = 20
 _SHOWN_REASONS = 50
+_SHOWN_GUILTY = 20
 _OPEN_ROWS = 40  # longer lists start folded
 
 _TONES = {
@@ -248,6 +249,12 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
 
 def _facts(result: ReplayResult) -> list[tuple[str, str]]:
     facts = [("Trace", result.trace), ("Replayed on", words.where(result)), ("Numerics", result.numerics)]
+    if result.mode == "isolated":
+        facts.append(("Mode", "isolated: each launch from its recorded inputs"))
+    guilty = words.at_fault(result)
+    if guilty:
+        more = f" and {len(guilty) - _SHOWN_GUILTY} more" if len(guilty) > _SHOWN_GUILTY else ""
+        facts.append((_capital(words.AT_FAULT), "; ".join(guilty[:_SHOWN_GUILTY]) + more))
     facts += recording.facts(result.meta)
     ran = words.ran(result.fidelity)
     facts += [("Launches", "; ".join(ran))] if ran else []

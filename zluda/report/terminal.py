@@ -90,7 +90,7 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
             f"{_held_to(result, failure)}{_blamed(result, failure)}"
         )
     for line in words.at_fault(result)[:_SHOWN_FAILURES]:
-        yield printable(f"  {line}")
+        yield printable(f"  {words.AT_FAULT}: {line}")
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         yield printable(f"  {words.plural(count, 'time')}: {reason}")
     if result.relocated:
@@ -154,7 +154,7 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
             if one.call in result.blame:
                 console.print(Text(printable(f"  #{one.call} layer: {result.blame[one.call]}")))
     for line in words.at_fault(result)[:_SHOWN_FAILURES]:
-        console.print(Text(printable(f"  {line}")))
+        console.print(Text(printable(f"  {words.AT_FAULT}: {line}")))
     for reason, count in other_reasons(result, _SHOWN_REASONS):
         console.print(Text(printable(f"  {words.plural(count, 'time')}: {reason}"), style="yellow"))
     if result.relocated:

@@ -171,14 +171,14 @@ class Pair:
 _NAMED_CALLS = 6
 
 
+AT_FAULT = "at fault in its own right"
+
+
 def at_fault(result: ReplayResult) -> list[str]:
     """Of an isolated replay, each kernel that fails in its own right, with its launches; else nothing."""
     if result.mode != "isolated":
         return []
-    return [
-        f"at fault in its own right: {readable(kernel)} ({_calls(calls)})"
-        for kernel, calls in result.at_fault.items()
-    ]
+    return [f"{readable(kernel)} ({_calls(calls)})" for kernel, calls in result.at_fault.items()]
 
 
 def _calls(calls: Sequence[int]) -> str:
