@@ -264,24 +264,11 @@ static __device__ Pair split(u32 whole, u32 weight, bool second_first) {
 
 enum Seen { IS_NAN = 1, PLUS_INFINITY = 2, MINUS_INFINITY = 4, NUMBER = 8 };
 
-// A filtered channel on the way: the sum in 256ths of a texel's unit, what special values were met, and the largest
-// exponents of the parts, the highest and the lowest of them (biased; zeros have none).
+// A filtered channel on the way: the sum in 256ths of a texel's unit, and what special values were met.
 struct Sum {
   double total;
-  u32 seen, highest, lowest;
+  u32 seen;
 };
-
-static __device__ const Sum NOTHING = {0, 0, 0, ~0u};
-
-static __device__ void add(Sum &sum, Sum part) {
-  sum.total += part.total;
-  sum.seen |= part.seen;
-  sum.highest = max(sum.highest, part.highest);
-  sum.lowest = min(sum.lowest, part.lowest);
-}
-
-// Whether parts are so far apart that bits of the lower ones do not count: three below those of the highest one do.
-static __device__ bool far_apart(Sum sum) { return sum.highest > sum.lowest + 3; }
 
 static __device__ i32 widened(const Descriptor *t, i32 raw) { return t->format == U8 ? raw * 257 : raw; }
 
@@ -304,17 +291,16 @@ static __device__ u32 srgb_exponent(i32 raw) {
   return exponent;
 }
 
-// Four texels (of a slice or a level) of one channel: aligned to the largest exponent of those with a weight. Where
-// another part of the whole has the exponent `common`, each product is cut (downwards) to three bits below its own.
+// Four texels (of a slice or a level) of one channel: aligned to the largest exponent of those with a weight.
 __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s, const Level *level, Taps at,
-                                        u32 channel, u32 common = 0) {
+                                        u32 channel) {
   if (!filters_floats(t, channel)) {
     i64 total = 0;
     #pragma unroll
     for (int i = 0; i < 4; i++)
       if (at.weight[i])
         total += (i64)widened(t, zluda_raw_texel(t, s, level, at.x[i], at.y[i], at.z[i], channel)) * at.weight[i];
-    return {(double)total, NUMBER, 0, ~0u};
+    return {(double)total, NUMBER};
   }
   u32 bits[4];
   u32 seen = 0, exponent = 0;
@@ -334,7 +320,6 @@ __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s
     exponent = max(exponent, srgb ? srgb_exponent(raw) : rest >> 23);
   }
   int kept = srgb ? 7 : t->format == FLOAT ? 27 : 14;  // bits below the largest exponent's
-  int cut = common > exponent + 3 ? common - exponent - 3 : 0;
   i64 total = 0;
   #pragma unroll
   for (int i = 0; i < 4; i++) {
@@ -343,10 +328,9 @@ __device__ __noinline__ Sum zluda_blend(const Descriptor *t, const Descriptor *s
     u32 down = exponent - (rest >> 23);
     i64 mantissa = (i64)((rest & 0x7fffff) | 0x800000) << 4;  // 27 bits below its leading one
     mantissa = down < 32 ? mantissa >> down >> (27 - kept) : 0;
-    total += (bits[i] >> 31 ? -mantissa : mantissa) * at.weight[i] >> min(cut, 63);
+    total += (bits[i] >> 31 ? -mantissa : mantissa) * at.weight[i];
   }
-  double value = total ? scalbn((double)total, (int)exponent - 127 - kept + cut) : 0.0;
-  return {value, seen, exponent, exponent ? exponent : ~0u};
+  return {total ? scalbn((double)total, (int)exponent - 127 - kept) : 0.0, seen};
 }
 
 // A sum of signed bytes in 256ths of one as an integer of 16 bits. Of probes it may have bits below those.
@@ -466,9 +450,8 @@ __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 
   Place z = {w.slice, w.slice, 0};
   if (DIMENSIONS == 3) z = zluda_placed(w.z, level->depth, w.s->address[2], normalized, linear, w.oz);
   Pair slices = split(share, z.weight, false);
-  Sum sum = NOTHING;
-  u32 common = 0;
-  #pragma unroll 1
+  Sum sum = {0, 0};
+  #pragma unroll
   for (int i = 0; i < (DIMENSIONS == 3 ? 2 : 1); i++) {
     u32 whole = i ? slices.second : slices.first;
     if (!whole) continue;
@@ -478,8 +461,9 @@ __device__ __noinline__ Sum zluda_level_sum(Where w, u32 number, u32 share, u32 
     Taps at = {{x.first, x.first, x.second, x.second}, {y.first, y.second, y.first, y.second},
                {slice, slice, slice, slice}, {left.first, left.second, right.first, right.second}};
     if (DIMENSIONS == SEAMLESS_FACES) across_seams(at, level->width);
-    add(sum, zluda_blend(w.t, w.s, level, at, channel, common));
-    if (DIMENSIONS == 3 && i && !common && far_apart(sum)) common = sum.highest, sum = NOTHING, i = -1;
+    Sum part = zluda_blend(w.t, w.s, level, at, channel);
+    sum.total += part.total;
+    sum.seen |= part.seen;
   }
   return sum;
 }
@@ -497,10 +481,12 @@ __device__ __noinline__ uint4 zluda_sampled(Where w, float lod, bool explicit_lo
   u32 r[4] = {0, 0, 0, 0};
   #pragma unroll 1
   for (u32 c = 0; c < w.t->channels; c++) {
-    Sum sum = NOTHING;
+    Sum sum = {0, 0};
     #pragma unroll 1
     for (u32 i = 0; i < (weight ? 2 : 1); i++) {
-      add(sum, zluda_level_sum<DIMENSIONS>(w, i ? next : number, i ? weight : 256 - weight, c));
+      Sum part = zluda_level_sum<DIMENSIONS>(w, i ? next : number, i ? weight : 256 - weight, c);
+      sum.total += part.total;
+      sum.seen |= part.seen;
     }
     u32 value = zluda_finished(w.t, sum, c);
     r[0] = c == 0 ? value : r[0];
@@ -838,7 +824,7 @@ static __device__ Probes probes_of_level(Footprint f, u32 weight, bool second) {
 // What a level's probes give to a channel, `level_weight` 256ths in all: of each the sum so far is rounded half up.
 template <int DIMENSIONS>
 __device__ __noinline__ Sum zluda_probes_sum(Where w, Probes p, u32 number, u32 level_weight, u32 channel) {
-  Sum sum = NOTHING;
+  Sum sum = {0, 0};
   u32 whole = 0, before = 0;
   #pragma unroll 1
   for (i32 i = 0; i < p.count; i++) {
@@ -847,7 +833,9 @@ __device__ __noinline__ Sum zluda_probes_sum(Where w, Probes p, u32 number, u32 
     before = until;
     i32 steps = 2 * (2 * i - p.count + 1);  // halves, in 256ths
     w.shift_x = steps * p.step_x, w.shift_y = steps * p.step_y;
-    add(sum, zluda_level_sum<DIMENSIONS>(w, number, share, channel));
+    Sum part = zluda_level_sum<DIMENSIONS>(w, number, share, channel);
+    sum.total += part.total;
+    sum.seen |= part.seen;
   }
   sum.total /= 1 << p.shift;
   return sum;
@@ -864,11 +852,13 @@ __device__ __noinline__ uint4 zluda_probed(Where w, Footprint f) {
   u32 r[4] = {0, 0, 0, 0};
   #pragma unroll 1
   for (u32 c = 0; c < w.t->channels; c++) {
-    Sum sum = NOTHING;
+    Sum sum = {0, 0};
     #pragma unroll 1
     for (u32 i = 0; i < (weight ? 2 : 1); i++) {
       Probes p = probes_of_level(f, weight, i);
-      add(sum, zluda_probes_sum<DIMENSIONS>(w, p, i ? next : number, i ? weight : 256 - weight, c));
+      Sum part = zluda_probes_sum<DIMENSIONS>(w, p, i ? next : number, i ? weight : 256 - weight, c);
+      sum.total += part.total;
+      sum.seen |= part.seen;
     }
     u32 value = zluda_finished(w.t, sum, c);
     r[0] = c == 0 ? value : r[0];

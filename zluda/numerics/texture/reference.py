@@ -168,21 +168,14 @@ def srgb_exponents(texels: Array) -> Array:
 
 
 def blend_floats(
-    groups: Sequence[tuple[Array, Array]],
-    precision: int,
-    exponents: Sequence[Array] | None = None,
-    *,
-    slices: int = 1,
+    groups: Sequence[tuple[Array, Array]], precision: int, exponents: Sequence[Array] | None = None
 ) -> Array:
     """Texels (taps, …) and weights (taps, …) of each group → f32 bits of their weighted sum.
 
     It has ``precision`` bits. NaN is the canonical one of the format; subnormal f32 texels are zeros.
     ``exponents`` are sRGB bytes' own, of which eight bits are kept; else four more than the result has.
-    So many ``slices`` one after another are of a level: their products are cut (downwards) to three bits
-    below those of the slice with the largest exponent.
     """
     total: Any = 0.0
-    products, largests, units = [], [], []
     for number, (texels, weights) in enumerate(groups):
         finite = np.where((weights == 0) | ~np.isfinite(texels), 0.0, texels)
         if precision == 24:
@@ -191,16 +184,7 @@ def blend_floats(
         largest = np.where(weights == 0, _LEAST, own).max(0)
         kept = precision + 3 if exponents is None else 7
         unit = np.ldexp(1.0, np.where(largest == _LEAST, 0, largest) - kept)
-        products.append(np.trunc(finite / unit) * weights)
-        largests.append(largest)
-        units.append(unit)
-    for first in range(0, len(groups), slices):
-        together = range(first, first + slices)
-        highest = np.maximum.reduce([largests[i] for i in together])
-        for i in together:
-            below = np.where(largests[i] == _LEAST, 0, highest - largests[i] - 3)
-            coarse = np.ldexp(1.0, np.maximum(below, 0))
-            total = total + (np.floor(products[i] / coarse) * coarse).sum(0) * units[i] / 256
+        total = total + (np.trunc(finite / unit) * weights).sum(0) * unit / 256
     mantissa, exponent = np.frexp(np.abs(total))
     least = -24 if precision == 11 else -149  # the smallest subnormal number
     digits = np.minimum(precision, exponent - least)
@@ -403,8 +387,7 @@ def _filtered(image: Image, groups: list[list[Tap]]) -> Array:
             pairs.append((np.stack(values), np.stack([tap.weight for tap in group])))
             exponents += [np.stack(powers)] if srgb else []
         if precision:
-            slices = 2 if image.dimensions == 3 else 1
-            columns.append(blend_floats(pairs, precision, exponents or None, slices=slices))
+            columns.append(blend_floats(pairs, precision, exponents or None))
         else:
             columns.append(_bits(blend_integers(pairs, image.format).astype(np.float32)))
     return np.stack(columns, axis=1)
