@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import mmap
+import os
 import re
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ from collections import Counter
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -600,3 +602,22 @@ def test_a_recorder_that_was_killed_before_it_made_the_trace_lost_nothing(
         assert opened.counts().launches == 1
         assert opened.meta["host"] == "here" and opened.meta["recovered"] is True
     assert not producer.directory.exists()
+
+
+def test_rings_are_larger_where_launches_are_chosen_and_a_disk_has_the_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, memory = os.makedev(254, 0), os.makedev(0, 40)
+
+    def size(device: int, free: int, *, chooses: bool) -> int:
+        stat, usage = os.stat_result((0, 0, device, *[0] * 7)), SimpleNamespace(free=free)
+        with monkeypatch.context() as patch:
+            patch.setattr(ring.os, "stat", lambda _: stat)
+            patch.setattr(ring.shutil, "disk_usage", lambda _: usage)
+            return ring.ring_bytes_for(tmp_path, chooses=chooses)
+
+    assert size(disk, 1 << 40, chooses=True) == ring.CHOSEN_RING_BYTES
+    assert size(disk, 16 << 30, chooses=True) == 1 << 30
+    assert size(disk, 1 << 30, chooses=True) == ring.DEFAULT_RING_BYTES
+    assert size(disk, 1 << 40, chooses=False) == ring.DEFAULT_RING_BYTES
+    assert size(memory, 1 << 40, chooses=True) == ring.DEFAULT_RING_BYTES

@@ -14,7 +14,7 @@ from zluda.errors import Error
 from zluda.trace.choice import Choice
 from zluda.trace.session import PROGRESS_SECONDS, Options, Outcome, Session, check_place, import_frida
 from zluda.tracefile.recovery import merge_rings
-from zluda.tracefile.ring import DEFAULT_RING_BYTES, FLAG_LEFT, Control, rings_directory
+from zluda.tracefile.ring import FLAG_LEFT, Control, rings_directory
 
 _POLL_SECONDS = 0.1
 _DYING_SECONDS, _LEAVING_SECONDS = 2.0, 60.0
@@ -26,7 +26,7 @@ def attach(
     output: str | Path = "trace.bin",
     *,
     capture: str = "outputs",
-    ring_bytes: int = DEFAULT_RING_BYTES,
+    ring_bytes: int | None = None,
     progress_seconds: float = PROGRESS_SECONDS,
     follow_children: bool = True,
     choice: Choice | None = None,

@@ -17,7 +17,7 @@ from zluda.trace import spec
 from zluda.trace.choice import Choice
 from zluda.trace.own_process import command_line
 from zluda.tracefile.drain import FUNCTIONS_FILE, META_FILE, OPTIONS_FILE
-from zluda.tracefile.ring import Control, remove_rings, rings_directory
+from zluda.tracefile.ring import Control, remove_rings, ring_bytes_for, rings_directory
 from zluda.tracefile.schema import check_replaceable
 
 
@@ -30,7 +30,7 @@ class Recording:
         pid: int,
         exports: list[str],
         *,
-        ring_bytes: int,
+        ring_bytes: int | None,
         timing: str,
         meta: Mapping[str, Any],
         choice: Choice,
@@ -45,17 +45,20 @@ class Recording:
         if assembled is not None:
             self._options["assembled"] = str(assembled)
         meta = {**meta, "pid": pid}
-        self._prepare(meta, ring_bytes, timed=timing == "events")
+        self._prepare(meta, ring_bytes, choice, timed=timing == "events")
         self.send(meta=meta)
 
-    def _prepare(self, meta: Mapping[str, Any], ring_bytes: int, *, timed: bool) -> None:
+    def _prepare(
+        self, meta: Mapping[str, Any], ring_bytes: int | None, choice: Choice, *, timed: bool
+    ) -> None:
         try:
             self._clear()
             self.directory.mkdir()
             (self.directory / FUNCTIONS_FILE).write_text(json.dumps(self.rows))
             (self.directory / META_FILE).write_text(json.dumps(meta))
             (self.directory / OPTIONS_FILE).write_text(json.dumps(self._options))
-            self._control = Control.create(self.directory, ring_bytes)
+            size = ring_bytes or ring_bytes_for(self.directory, chooses=choice.selective)
+            self._control = Control.create(self.directory, size)
         except OSError as error:
             raise Error(f"{self.trace}: cannot be written: {error.strerror}") from None
         self._control["APP_PID"] = self.pid

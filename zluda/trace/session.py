@@ -35,7 +35,7 @@ from zluda.trace.programs import loads_libraries
 from zluda.trace.provenance import forces_jit
 from zluda.trace.recording import Recording
 from zluda.trace.still import Stillness, agents_code, prologues, threads_of
-from zluda.tracefile.ring import CONTROL_BYTES, DEFAULT_RING_BYTES
+from zluda.tracefile.ring import CONTROL_BYTES
 from zluda.tracefile.schema import check_replaceable
 from zluda.tracefile.stripping import STRIPPED, Part
 
@@ -52,7 +52,7 @@ class Options:
     """What every process of a run is recorded with."""
 
     capture: str
-    ring_bytes: int
+    ring_bytes: int | None  # None: as ring_bytes_for says
     progress_seconds: float
     follow_children: bool = True
     choice: Choice = Choice()
@@ -89,7 +89,7 @@ def record(
     output: str | Path = "trace.bin",
     *,
     capture: str = "outputs",
-    ring_bytes: int = DEFAULT_RING_BYTES,
+    ring_bytes: int | None = None,
     progress_seconds: float = PROGRESS_SECONDS,
     preset: str | None = None,
     ptx_jit: bool = False,

@@ -65,6 +65,10 @@ MAX_RECORD_SLOTS = 1 << 16  # the field has 16 bits
 DATA_HEADER_BYTES = 16
 DEFAULT_RING_BYTES = 512 << 20
 """Some seven seconds of launches at the highest rate: bursts longer than that wait for the drain."""
+CHOSEN_RING_BYTES = 4 << 30
+"""At most, where launches are chosen: each then hands over all that it reaches, and long runs of others come
+after it, in which the recorder catches up.
+"""
 SMALL_RING_BYTES = 4 << 20
 FULL_SIZE_RINGS = 4
 """Rings of the first threads have the full size; an application with hundreds of threads must not fill the
@@ -223,6 +227,18 @@ def c_defines() -> str:
 
 
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
+
+
+def ring_bytes_for(directory: Path, *, chooses: bool) -> int:
+    """How large the first rings of a recording into ``directory`` are: :data:`DEFAULT_RING_BYTES`; where
+    launches are chosen, more, on a disk that has the room. Files in memory, and of file systems that lie on
+    others, stay small.
+    """
+    on_disk = os.major(os.stat(directory).st_dev) != 0
+    if not chooses or not on_disk:
+        return DEFAULT_RING_BYTES
+    spare = shutil.disk_usage(directory).free // 16
+    return max(DEFAULT_RING_BYTES, min(CHOSEN_RING_BYTES, spare // SLOT_BYTES * SLOT_BYTES))
 
 
 def rings_directory(trace: str | Path) -> Path:

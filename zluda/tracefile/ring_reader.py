@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_WARM_FROM, _WARM_AHEAD = 1 << 20, 32 << 20
+_WARM_FROM, _WARM_AHEAD, _WARM_AT_MOST = 1 << 20, 32 << 20, 256 << 20
 _MADV_POPULATE_READ = 22
 
 
@@ -148,7 +148,7 @@ class Ring:
         then take half the time. Called often; does nothing from the second lap on, and for rings hardly used.
         """
         written, whole = self.head * SLOT_BYTES, self.capacity * SLOT_BYTES
-        end = min(written + max(_WARM_AHEAD, written), whole)
+        end = min(written + min(max(_WARM_AHEAD, written), _WARM_AT_MOST), whole)
         if not _WARM_FROM <= written < whole or end - self._warm < mmap.PAGESIZE or self._warm == whole:
             return
         start = max(self._warm, written) // mmap.PAGESIZE * mmap.PAGESIZE
