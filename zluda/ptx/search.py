@@ -34,7 +34,7 @@ _STEP = 1 << 26  # bytes that are looked through before they are given back
 _MAGIC = struct.pack(
     "<IHH", FATBIN_MAGIC, 1, 16
 )  # version 1, a header of 16 bytes: all that CUDA 5 to 13 wrote
-_VERSION = re.compile(rb"\.version[ \t]+\d+\.\d+\s[^\0]{0,4096}?\.target[ \t]+\w+")
+_VERSION = re.compile(rb"\.version[ \t]+\d+\.\d+\s[^\0]{0,512}?\.target[ \t]+\w+")
 _KINDS = (KIND_PTX, KIND_ELF, KIND_LTO)
 _PROLOGUE = 1 << 12  # bytes of comments before ``.version``
 _LONGEST = 1 << 28  # of PTX as text

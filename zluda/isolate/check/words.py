@@ -8,6 +8,7 @@ from typing import TextIO
 
 from zluda.isolate.check.results import FileReport, Finding, Kind, ModuleReport, Report, TargetVerdict
 from zluda.report.names import readable
+from zluda.report.words import plural
 from zluda.tracefile.text import printable
 
 _WORDS = {
@@ -15,6 +16,13 @@ _WORDS = {
     "partly": "some of it does not translate",
     "no": "nothing of it translates",
     "nothing": "no device code was found",
+}
+_UNITS = {
+    Kind.INSTRUCTION: "instruction",
+    Kind.CALL: "call",
+    Kind.GAP: "time",
+    Kind.MACHINE_CODE: "kernel",
+    Kind.LINKED: "kernel",
 }
 _LISTED = 20  # places of one kind of finding
 _MODULES = 30  # of a file
@@ -53,9 +61,8 @@ def _contents(file: FileReport) -> str:
     kernels = sum(one.kernels for one in file.modules)
     instructions = sum(one.instructions for one in file.modules)
     with_ptx = sum(bool(one.ptx) for one in file.modules)
-    return (
-        f"{len(file.modules)} modules, {with_ptx} with PTX: {kernels} kernels, {instructions:,} instructions"
-    )
+    found = f"{plural(len(file.modules), 'module')}, {with_ptx} with PTX"
+    return f"{found}: {plural(kernels, 'kernel')}, {plural(instructions, 'instruction')}"
 
 
 def _file_lines(file: FileReport) -> Iterator[str]:
@@ -71,9 +78,8 @@ def _file_lines(file: FileReport) -> Iterator[str]:
 
 def _module_line(module: ModuleReport) -> str:
     built = ", ".join(module.architectures) or module.ptx or "unknown"
-    return (
-        f"{printable(module.name)}: {module.kernels} kernels, {module.instructions:,} instructions; {built}"
-    )
+    held = f"{plural(module.kernels, 'kernel')}, {plural(module.instructions, 'instruction')}"
+    return f"{printable(module.name)}: {held}; {built}"
 
 
 Place = tuple[ModuleReport | None, Finding]
@@ -97,10 +103,8 @@ def _what(finding: Finding) -> str:
 
 def _times(finding: Finding, places: Iterable[Place]) -> str:
     count = sum(one.count for _, one in places)
-    unit = {Kind.INSTRUCTION: "instructions", Kind.CALL: "calls", Kind.GAP: "times"}.get(finding.kind, "")
-    if not unit:
-        unit = "kernels" if finding.kind in (Kind.MACHINE_CODE, Kind.LINKED) else ""
-    return f" ({count} {unit})" if unit else ""
+    unit = _UNITS.get(finding.kind)
+    return f" ({plural(count, unit)})" if unit else ""
 
 
 def _places(finding: Finding, places: list[Place]) -> Iterator[str]:
