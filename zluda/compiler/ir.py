@@ -221,6 +221,8 @@ class Builder:
         words = text.split(" ", 1)[0]
         if words == "fpext":
             return True
+        if text.startswith("fptrunc double "):
+            return False  # f64 keeps payloads, and so does what is made of it
         if words == "fptrunc":
             source = text.split(" to ", 1)[0].rpartition(" ")[2]
             return source in self.arithmetic and source not in self.widened
