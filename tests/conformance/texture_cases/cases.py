@@ -652,7 +652,7 @@ FAMILIES: dict[str, Any] = {
         ),
         *(surfaces, traps),
         *(footprints.gradients, footprints.solids, footprints.anisotropy, footprints.last_bits),
-        *(footprints.directions, footprints.faces, footprints.unsettled),
+        *(footprints.directions, footprints.faces, footprints.apart),
     )
 }
 

@@ -487,11 +487,8 @@ def _cube_windows(name: str, columns: Array, axes: tuple[int, ...], flags: int =
             yield Case(f"footprint.cube.{name}.{'xy'[axis]}{number}", t, GRAD_CUBE, columns, 4)
 
 
-def unsettled() -> Iterator[Case]:
-    """What no rule is known of: sums of levels and probes that are far apart, probes over a cube's edge.
-
-    No GPU was asked yet: ``python probe.py -o DIR --only unsettled``, some seconds.
-    """
+def apart() -> Iterator[Case]:
+    """Sums of slices, levels and probes that are far apart, and probes over a cube's edge."""
     state = np.random.RandomState(107)
     n = 8000
     places = state.uniform(0, 1, (3, n)).astype(np.float32)
@@ -502,21 +499,21 @@ def unsettled() -> Iterator[Case]:
         channels = 4 if format == "srgb" else 1
         base = Texture((64, 64, 0), kind, channels, data, **{**plain, "flags": flags})  # type: ignore[arg-type]
         solid = replace(base, size=(16, 16, 16))
-        yield Case(f"unsettled.{format}.3d", solid, TEX_3D, words(*places), channels)
+        yield Case(f"bits.apart.{format}.3d", solid, TEX_3D, words(*places), channels)
         mips = replace(base, levels=5, mip_filter=LINEAR)
-        yield Case(f"unsettled.{format}.levels", mips, LEVEL_2D, words(*places[:2], lods), channels)
+        yield Case(f"bits.apart.{format}.levels", mips, LEVEL_2D, words(*places[:2], lods), channels)
         deep = replace(solid, levels=4, mip_filter=LINEAR)
-        yield Case(f"unsettled.{format}.3d.levels", deep, LEVEL_3D, words(*places, lods), channels)
+        yield Case(f"bits.apart.{format}.3d.levels", deep, LEVEL_3D, words(*places, lods), channels)
         like = (state.normal(0, 1, (4, n)) * 2.0 ** state.uniform(0, 4, n) / 64).astype(np.float32)
         probed = replace(base, anisotropy=16)
-        yield Case(f"unsettled.{format}.probes", probed, GRAD_2D, words(*places[:2], *like), channels)
+        yield Case(f"bits.apart.{format}.probes", probed, GRAD_2D, words(*places[:2], *like), channels)
         both = replace(mips, anisotropy=16)
-        yield Case(f"unsettled.{format}.probes.levels", both, GRAD_2D, words(*places[:2], *like), channels)
+        yield Case(f"bits.apart.{format}.probes.levels", both, GRAD_2D, words(*places[:2], *like), channels)
     n = 1500
     angle = state.uniform(-np.pi, np.pi, n)
     long, wide = 2.0 ** state.uniform(2, 4, n), 2.0 ** state.uniform(-1, 1, n)
     near = 1 - np.stack([np.abs(state.uniform(0, 12, n)), state.uniform(64, 192, n)]) / 128
-    yield from _cube_windows("unsettled.edge", _on_first_face(near, long, wide, angle), (0, 1))
+    yield from _cube_windows("way.edge", _on_first_face(near, long, wide, angle), (0, 1))
 
 
 def _two_slices(distance: int) -> Callable[[Texture, int], Array]:

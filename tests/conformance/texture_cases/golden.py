@@ -25,9 +25,10 @@ ROWS = 192
 
 _RACES = frozenset(f"surface.store.{form}.clamp" for form in ("2d", "v2"))  # two threads write one texel
 
+_APART = "sums of texels whose exponents are far apart round otherwise"
 KNOWN = {
-    r"(filter\.spread\.3d|bits\.slices)\S*": (0.02, "sums of texels whose exponents are far apart round otherwise"),
-    r"footprint\.whole\.srgb": (0.04, "sums of texels whose exponents are far apart round otherwise"),
+    r"(filter\.spread\.3d|bits\.slices)\S*": (0.02, _APART),
+    r"(footprint\.whole\.srgb|bits\.apart\S*)": (0.04, _APART),
 }
 """Names of cases to the largest share of their rows that may differ from an H200's, and why."""
 
