@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,7 +13,7 @@ from zluda.cli.say import say
 from zluda.cli.seconds import Seconds
 
 if TYPE_CHECKING:
-    from zluda.diff.results import LaunchResult
+    from zluda.diff.results import LaunchResult, ReplayResult
     from zluda.isolate.explain import Explanation
     from zluda.isolate.reduce.case import Case
     from zluda.tracefile import Trace
@@ -62,19 +62,13 @@ def command(
     full = names.resolve(device or config.load().device)
     names.check_options(full, numerics=numerics, check="none", contract=contract)
     with open_trace(file) as trace:
-        suspect = (
-            _first_failure(file, full, numerics, contract, time_limit)
-            if launch is None
-            else _named(trace, launch)
-        )
+        if launch is None:
+            result = _replayed(file, full, numerics, contract, time_limit)
+            suspect = None if result.first_divergence is None else result.first_divergence.result
+        else:
+            suspect = _named(trace, launch)
         if suspect is None:
-            text = f"nothing fails on {full}"
-            print(
-                json.dumps({"trace": file, "device": full, "layer": "none", "reason": text})
-                if as_json
-                else text
-            )
-            sys.exit(0)
+            _say_nothing_fails(result, as_json=as_json)
         found = explained(trace, full, suspect, numerics, contract, time_limit, in_stream=launch is None)
         show(found, as_json=as_json)
         if folder is not None:
@@ -168,13 +162,25 @@ def _named(trace: Trace, launch: int) -> LaunchResult:
     return suspect_of(trace, launch)
 
 
-def _first_failure(
+def _say_nothing_fails(result: ReplayResult, *, as_json: bool) -> NoReturn:
+    """What a replay gave in which nothing fails; exits as that replay does."""
+    from zluda.report import words
+
+    status = result.exit_status()
+    layer = "cannot tell" if status else "none"
+    text = words.headline(result)
+    told = {"trace": result.trace, "device": result.device, "layer": layer, "reason": text}
+    print(json.dumps(told) if as_json else f"nothing fails: {text}")
+    sys.exit(status)
+
+
+def _replayed(
     file: str, device: str, numerics: str | None, contract: str, time_limit: float | None
-) -> LaunchResult | None:
+) -> ReplayResult:
     import zluda
 
     with progress_bar(file, "calls") as progress:
-        result = zluda.replay(
+        return zluda.replay(
             file,
             device=device,
             numerics=numerics,
@@ -182,5 +188,3 @@ def _first_failure(
             time_limit=time_limit,
             progress=progress,
         )
-    divergence = result.first_divergence
-    return None if divergence is None else divergence.result
