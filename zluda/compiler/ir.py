@@ -162,6 +162,12 @@ _ARITHMETIC = (
 """How instructions begin whose NaN is the machine's own."""
 
 
+_IDENTITY = re.compile(
+    r"^fmul .*\b0x[3B]FF0{13}\b|^fdiv float \S+ 0x[3B]FF0{13}$"
+    r"|^fadd .*\b0x[08]0{15}\b|^fsub float \S+ 0x[08]0{15}$"
+)
+"""What LLVM leaves out, and the rounding of a NaN with it: a product with one, a sum with zero."""
+
 _SIGNS = ("fneg ", "call float @llvm.fabs.", "select ")
 _NAMES = re.compile(r"%[\w.]+")
 
@@ -209,7 +215,8 @@ class Builder:
             text.startswith(_SIGNS) and self.widened.intersection(_NAMES.findall(text))
         ):
             self.widened.add(name)
-        if text.startswith(_ARITHMETIC) or self._passes_on(text):
+        known = text.startswith(_ARITHMETIC) and _IDENTITY.search(text) is None
+        if known or self._passes_on(text):
             self.arithmetic.add(name)
 
     def _passes_on(self, text: str) -> bool:

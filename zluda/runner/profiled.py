@@ -67,13 +67,14 @@ class ProfiledDriver:
     ) -> None:
         """As the driver's, and its time."""
         driver = self._driver
+        name = self._name(function)
         start, end = self._pair()
         driver.cuEventRecord(start, stream)
         driver.cuLaunchKernel(function, grid, block, shared_bytes, stream, parameters, attributes=attributes)
         driver.cuEventRecord(end, stream)
         driver.cuEventSynchronize(end)
         seconds = driver.cuEventElapsedTime(start, end) / 1000
-        self._note(self._name(function), seconds, tuple(grid), tuple(block))
+        self._note(name, seconds, tuple(grid), tuple(block))
 
     def _pair(self) -> tuple[int, int]:
         """Two events of the current context."""
@@ -85,6 +86,7 @@ class ProfiledDriver:
     def _name(self, function: int) -> str:
         if function not in self._names:
             self._names[function] = self._driver.cuFuncGetName(function)
+            self._driver.cuFuncLoad(function)  # which NVIDIA's driver else does in the first launch
         return self._names[function]
 
     def _note(self, name: str, seconds: float, grid: tuple[int, ...], block: tuple[int, ...]) -> None:

@@ -181,3 +181,23 @@ class TestTargets:
     def test_others_are_refused_by_name(self, name: str) -> None:
         with pytest.raises(DeviceError, match=f"{name}.*no such NVIDIA target"):
             target(name)
+
+
+class TestWhatLlvmLeavesOut:
+    """NaNs that pass unchanged where an operation changes nothing else."""
+
+    @pytest.mark.parametrize(
+        "operation",
+        [
+            "mul.rn.f32 %f2, %f1, 0f3F800000;",
+            "add.rn.f32 %f2, %f1, 0f80000000;",
+            "sub.rn.f32 %f2, %f1, 0f00000000;",
+            "div.rn.f32 %f2, %f1, 0fBF800000;",
+        ],
+    )
+    def test_is_no_arithmetic(self, operation: str) -> None:
+        assert "setp.nan" in written(f"ld.global.f32 %f1, [%rd1]; {operation} st.global.f32 [%rd1], %f2;")
+
+    def test_what_is_not_left_out_is(self) -> None:
+        body = "ld.global.f32 %f1, [%rd1]; sub.rn.f32 %f2, 0f3F800000, %f1; st.global.f32 [%rd1], %f2;"
+        assert "setp.nan" not in written(body)
