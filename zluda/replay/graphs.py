@@ -194,13 +194,13 @@ class GraphPlayer:
                 reason = _NOT_RUN if node.idle else _OVERWRITTEN if node.changed else _UNCHANGED
                 result = result_of(launch, Verdict.NOT_COMPARED, reason, seconds=node.seconds)
             else:
-                within = {one.id: parted[one.id] for one in node.reach if one.id in parted}
-                since = {**within, **node.since}
                 result, spans = self._launches.judge(
-                    *(node.call, launch, node.reach, pages, mine, since, node.seconds or 0.0),
+                    *(node.call, launch, node.reach, pages, mine, node.since, node.seconds or 0.0),
                     envelope=not node.after_input,
                     earlier=[one.launch for one, _, _ in rows[:index]],
                 )
+                if result.verdict is Verdict.DIFFERS:  # and is no noise, which goes on inside a graph
+                    result = self._launches.inheriting(result, launch, node.reach, parted)
                 if result.verdict in (Verdict.DIFFERS, Verdict.INHERITED):
                     differing = (buffer.allocation for buffer in result.buffers if buffer.differing)
                     number = node.launch.call

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zluda.diff.grid import layout_named
@@ -225,10 +226,23 @@ class LaunchPlayer:
             verdict, reason = self._explained(call, launch, compared, reason, earlier, envelope=envelope)
             if verdict.counts_as is CountsAs.HOLDS or self._noise.learning or self._isolated:
                 self._excused = (launch.call, changed)
-        elif verdict is Verdict.INHERITED and self._isolated:  # inside a graph
-            self._excused = (launch.call, changed)
         memory.adopt_pages(recorded, launch.call, unknown_only=True)
         return result_of(launch, verdict, reason, compared=compared, seconds=seconds), changed
+
+    def inheriting(
+        self, result: LaunchResult, launch: Launch, reach: Iterable[LiveAllocation], parted: Mapping[int, int]
+    ) -> LaunchResult:
+        """The result of a graph's kernel that differs, where what it reads differs since an earlier one.
+
+        ``parted``: allocation → the kernel of this graph since which it differs.
+        """
+        candidates = {one.id: parted[one.id] for one in reach if one.id in parted}
+        outputs = self._outputs(launch) if candidates else set()
+        since = [call for key, call in candidates.items() if key not in outputs]
+        if not since:
+            return result
+        reason = f"its inputs already differed after call {min(since)}"
+        return replace(result, verdict=Verdict.INHERITED, reason=reason)
 
     def _judge_by_digest(
         self, memory: RedactedMemory, launch: Launch, recorded: Ranges, replayed: Ranges, seconds: float
