@@ -168,6 +168,7 @@ _IDENTITY = re.compile(
 )
 """What LLVM leaves out, and the rounding of a NaN with it: a product with one, a sum with zero."""
 
+_ZERO = re.compile(r"fneg float 0x[08]0{15}$")
 _SIGNS = ("fneg ", "call float @llvm.fabs.", "select ")
 _NAMES = re.compile(r"%[\w.]+")
 
@@ -184,6 +185,7 @@ class Builder:
         self._known: dict[str, Value] = {}  # values of this basic block, by their text
         self.arithmetic: set[str] | None = set() if module.nan_by_arithmetic else None
         self.widened: set[str] = set()
+        self.zeros: set[str] = set()
 
     def text(self) -> str:
         """The body, one instruction a line."""
@@ -215,7 +217,12 @@ class Builder:
             text.startswith(_SIGNS) and self.widened.intersection(_NAMES.findall(text))
         ):
             self.widened.add(name)
-        known = text.startswith(_ARITHMETIC) and _IDENTITY.search(text) is None
+        if _ZERO.match(text) is not None:
+            self.zeros.add(name)
+        same = _IDENTITY.search(text) is not None or (
+            text.startswith("fadd ") and self.zeros.intersection(_NAMES.findall(text))
+        )
+        known = text.startswith(_ARITHMETIC) and not same
         if known or self._passes_on(text):
             self.arithmetic.add(name)
 

@@ -196,7 +196,7 @@ class TestWhatLlvmLeavesOut:
         ],
     )
     def test_is_no_arithmetic(self, operation: str) -> None:
-        assert "setp.nan" in written(f"ld.global.f32 %f1, [%rd1]; {operation} st.global.f32 [%rd1], %f2;")
+        assert "setp.nan" in written(f"ld.global.f32 %f1, [%rd1]; {operation} st.global.f32 [%rd1+4], %f2;")
 
     def test_what_is_not_left_out_is(self) -> None:
         body = "ld.global.f32 %f1, [%rd1]; sub.rn.f32 %f2, 0f3F800000, %f1; st.global.f32 [%rd1], %f2;"
