@@ -26,9 +26,9 @@ _PASSES = (
 _QUICK_PASSES = ("always_inliner", "sroa", "simplify_cfg")
 
 
-# At 0 the back end translates what it is given. From 1 on its passes rearrange addresses (straight-line strength
-# reduction), so that the driver's compiler does not see any more what two accesses have in common: a sort in
-# shared memory took 12 % longer on an H200, whose driver no longer joined them.
+# At 0 the back end translates what it is given. From 1 on its passes rearrange addresses (straight-line
+# strength reduction), so that the driver's compiler does not see any more what two accesses have in common: a
+# sort in shared memory took 12 % longer on an H200, whose driver no longer joined them.
 _BACK_END = 0
 
 
