@@ -48,8 +48,20 @@ SITES: dict[int, Site] = {site.number: site for site in value_sites([FUNCTION])}
 BY_NAME = {site.name: number for number, site in SITES.items() if site.instruction.opcode != "st"}
 ORDER = ["%rd1", "%r1", "%r2", "%r3", "%r4", "%r5", "%r6", "st", "%r7", "%f1", "%f2", "%p1", "bra", "%r8"]
 GOOD = {
-    "%rd1": 0x1000, "%r1": 7, "%r2": 0, "%r3": 4, "%r4": 3, "%r5": 3, "%r6": 0, "st": 4, "%r7": 3,
-    "%f1": 0, "%f2": 0x3F800000, "%p1": 0, "bra": 0, "%r8": 1,
+    "%rd1": 0x1000,
+    "%r1": 7,
+    "%r2": 0,
+    "%r3": 4,
+    "%r4": 3,
+    "%r5": 3,
+    "%r6": 0,
+    "st": 4,
+    "%r7": 3,
+    "%f1": 0,
+    "%f2": 0x3F800000,
+    "%p1": 0,
+    "bra": 0,
+    "%r8": 1,
 }
 
 
@@ -86,7 +98,7 @@ CASES: dict[str, tuple[dict[str, int], str | None]] = {
     "a shuffle of what agrees": ({"r5": 2}, "%r5"),
     "places may differ, and addresses by as much": ({"r2": 64, "r3": 68, "st": 68}, None),
     "an address that is off by something else": ({"r2": 64, "r3": 72, "st": 72}, "%r3"),
-    "two NaN are the same": ({"f1": 0x7FC00000}, "%f1"),
+    "a NaN on one side": ({"f1": 0x7FC00000}, "%f1"),
     "within the bound of an approximate instruction": ({"f2": 0x3F800001}, None),
     "outside of it": ({"f2": 0x3F800009}, "%f2"),
     "a comparison": ({"p1": 1}, "%p1"),
@@ -103,6 +115,13 @@ def test_the_event_at_fault(name: str) -> None:
 
 def test_nan_is_nan() -> None:
     a, b = other(f1=0x7FC00000, f2=0x7FFFFFFF), other(f1=0x7FFFFFFF, f2=0x7FC00000)
+    assert aligned((lane(a), lane(b))).first_fault() is None
+
+
+def test_what_copies_a_nan_s_bits_is_not_at_fault() -> None:
+    """Nor is what computes something else of another NaN's bits."""
+    a = other(f1=0x7FC00000, f2=0x7FC00000, p1=0)
+    b = other(f1=0x7FFFFFFF, f2=0x40000000, p1=0)
     assert aligned((lane(a), lane(b))).first_fault() is None
 
 

@@ -200,7 +200,7 @@ class Stage:
     def _run(self, text: str, setting: Setting) -> Outcome:
         state, launch = self._recovery.state, self.launch
         module = self._load(text)
-        self._fill(module, setting)
+        there = self._fill(module, setting)
         for name, data in setting.asks.items():
             self._session.write(state.driver.cuModuleGetGlobal(module, name)[0], data)
         state.handles.bind("function", launch.handle, state.driver.cuModuleGetFunction(module, launch.kernel))
@@ -209,7 +209,7 @@ class Stage:
         memory = {
             one.id: bytes(state.memory.read(state.memory.live[one.id], 0, one.size))
             for one in self.reached
-            if one.id in state.memory.live
+            if one.id in there
         }
         answers = {}
         for name in setting.answers:
@@ -233,9 +233,10 @@ class Stage:
         self._loaded = (text, handle)
         return handle
 
-    def _fill(self, module: int, setting: Setting) -> None:
-        """Memory as it was before the launch; of variables, those that the text still has."""
+    def _fill(self, module: int, setting: Setting) -> set[int]:
+        """Memory as it was before the launch; of variables, those that the text still has. What there is."""
         state = self._recovery.state
+        there: set[int] = set()
         for one in self.reached:
             live = state.memory.live.get(one.id)
             if live is None:
@@ -245,8 +246,11 @@ class Stage:
                     live.base, _ = state.driver.cuModuleGetGlobal(module, one.name)
                     for start, stop in self._known[one.id]:  # the rest is as the text says
                         self._session.write(live.base + start, self._contents(one.id, setting)[start:stop])
+                    there.add(one.id)
             else:
                 state.memory.write(live, 0, self._contents(one.id, setting))
+                there.add(one.id)
+        return there
 
     def _contents(self, allocation: int, setting: Setting) -> bytes:
         return setting.memory.get(allocation, self.before[allocation])

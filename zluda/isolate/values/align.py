@@ -186,7 +186,9 @@ class _Thread:
         kind = type_of(site)
         if found.a == found.b or both_nan(found.a, found.b, kind):
             return State.AGREES
-        if differs or site.reads is Reads.SURROUNDINGS or self._inherits(found):
+        # Two NaN agree, whatever their bits: what copies or takes apart those bits is not at fault.
+        payload = any(held.a != held.b and held.state is State.AGREES for _, held in found.inputs)
+        if differs or payload or site.reads is Reads.SURROUNDINGS or self._inherits(found):
             return State.DIFFERS
         shifts = [(h.b - h.a) & _MASK for _, h in found.inputs if h.state is State.SHIFTED]
         if site.reads is Reads.PLACE:
