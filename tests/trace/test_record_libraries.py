@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from recorded_scenes import Recorded, StandIn, run_trace
@@ -37,6 +39,33 @@ def jit(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def named(trace: Trace, function: str) -> list[Call]:
     return [call for call in trace.iter_calls() if call.function == function]
+
+
+FORKS = """
+import ctypes, os, sys
+driver = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+blas = ctypes.CDLL(sys.argv[2])
+assert driver.cuInit(0) == 0
+handle = ctypes.c_void_p()
+assert blas.cublasCreate_v2(ctypes.byref(handle)) == 0
+if (child := os.fork()) == 0:
+    assert driver.cuInit(0) == 0
+    os._exit(blas.cublasCreate_v2(ctypes.byref(handle)))
+assert os.waitpid(child, 0)[1] == 0
+assert blas.cublasCreate_v2(ctypes.byref(handle)) == 0
+"""
+
+
+def test_a_forked_childs_library_calls_are_recorded(standin: StandIn, tmp_path: Path) -> None:
+    libraries = (standin.driver, str(standin.directory / "libcublas.so.13"))
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", FORKS, *libraries)
+    assert recorded.status == 0, recorded.errors
+    assert "could not be hooked" not in recorded.errors
+    (child,) = tmp_path.glob("trace.*.bin")
+    for path, times in ((recorded.trace, 2), (child, 1)):
+        with open_trace(path) as trace:
+            assert len(named(trace, "cublasCreate_v2")) == times
+            assert named(trace, "cuModuleLoadData")[0].parent == named(trace, "cublasCreate_v2")[0].sequence
 
 
 # --- the table --------------------------------------------------------------------------------------------

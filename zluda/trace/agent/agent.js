@@ -269,6 +269,18 @@ function thinCode(fn, original) {
   ];
 }
 
+// In a forked child a function is called through its parent's code already, which does nothing there: ours takes its place.
+// No other thread is there. False where a function does not begin with a jump to such code.
+function takeOver(address, fn) {
+  const code = bodyOf(address), start = thinCode(NULL, NULL).slice(0, 11);
+  const mark = thinCode(NULL, ptr('0x5a5a5a5a5a5a5a5a'));
+  if (code.equals(address) || start.some((byte, index) => code.add(index).readU8() !== byte))
+    return false;
+  const original = code.add(mark.findIndex((_, at) => mark.slice(at, at + 8).every(byte => byte === 0x5a))).readPointer();
+  Memory.patchCode(code, THIN_BYTES, to => { to.writeByteArray(thinCode(fn, original)); });
+  return true;
+}
+
 // Have functions be called through such code: pairs of an address and what the C half calls `struct function`. Returns
 // those for which Frida refuses.
 function hookThin(pairs) {
@@ -281,13 +293,13 @@ function hookThin(pairs) {
   memory.push(code, originals);
   Memory.patchCode(code, pairs.length * THIN_BYTES, to => pairs.forEach(([_, fn], index) =>
     place(to, index, THIN_BYTES).writeByteArray(thinCode(fn, place(originals, index, Process.pointerSize)))));
-  return pairs.filter(([address], index) => {
+  return pairs.filter(([address, fn], index) => {
     try {
       place(originals, index, Process.pointerSize).writePointer(
         Interceptor.replaceFast(address, place(code, index, THIN_BYTES)));
       return false;
     } catch (error) {
-      return true;
+      return !takeOver(address, fn);
     }
   });
 }
