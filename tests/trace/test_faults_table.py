@@ -26,7 +26,7 @@ def test_each_fault_has_its_test() -> None:
         for file, test, more in files:
             if file:
                 text = place_of(file).read_text() if place_of(file).exists() else ""
-            if not text or f"def {test or more}" not in text and (test or more):
+            if not text or (f"def {test or more}" not in text and (test or more)):
                 wrong.append((fault, file, test or more))
         if not files:
             wrong.append((fault, "no test", ""))
