@@ -85,6 +85,11 @@ imports: setup  ## the import contract
 bench: setup  ## measure, and write docs/benchmarks.md
 	$(BIN)/python -m bench --write docs/benchmarks.md
 
+JOBS ?= 1
+.PHONY: bench-detect
+bench-detect: setup  ## seed bugs into zluda, and print how many are found, with JOBS=1 at once (minutes)
+	$(BIN)/python -m bench.detect --jobs $(JOBS) --write docs/detection.md
+
 docs: setup  ## regenerate the tables of what is supported
 	$(BIN)/python scripts/generate_docs.py
 

@@ -1,0 +1,1 @@
+"""Seeded bugs, and what ``zluda isolate`` says of each (docs/detection.md)."""

@@ -1,0 +1,102 @@
+"""Has ``zluda isolate`` look at a program with a bug seeded, and judges what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.detect.bugs import Bug
+from bench.detect.programs import PROGRAMS, ROOT, trace_of
+from zluda.records import dataclass
+
+SEEDING = Path(__file__).parent / "seeding"
+_LIMIT = 300.0  # seconds a command, generous: a bug takes a few
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was said of a bug; empty where nothing was. ``said`` is the sentence behind the layer."""
+
+    bug: Bug
+    verdict: str
+    layer: str
+    instruction: str
+    said: str
+    seconds: float
+
+    @property
+    def flagged(self) -> bool:
+        return self.verdict != ""
+
+    @property
+    def layer_right(self) -> bool:
+        return self.flagged and self.layer == self.bug.layer
+
+    @property
+    def instruction_right(self) -> bool:
+        return bool(self.instruction) and names(self.bug.instructions, self.instruction)
+
+
+def names(expected: tuple[str, ...], instruction: str) -> bool:
+    """Whether an instruction as PTX has it begins as one of those expected, its guard left aside."""
+    text = " ".join(word for word in instruction.split() if not word.startswith("@"))
+    return any(text == one or text.startswith((f"{one}.", f"{one} ")) for one in expected)
+
+
+def environment(bug: Bug | None, cache: str) -> dict[str, str]:
+    """Of a command: with the bug, and with a kernel cache that no other bug's code comes from."""
+    found = {**os.environ, "ZLUDA_CACHE_DIR": cache}
+    found.pop("ZLUDA_CACHE_POLICY", None)
+    if bug is not None and bug.module:
+        patch = {"module": bug.module, "old": bug.old, "new": bug.new}
+        path = os.pathsep.join(filter(None, (str(SEEDING), os.environ.get("PYTHONPATH"))))
+        found |= {"PYTHONPATH": path, "SEEDED_BUG_OF_ZLUDA": json.dumps(patch)}
+    return found
+
+
+def look(bug: Bug, traces: Path) -> Found:
+    """What ``zluda isolate`` says. Raises RuntimeError where it says nothing: the bug broke the tool."""
+    trace = trace_of(bug.program, traces)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, "-m", "zluda", "isolate", str(trace), "--device", bug.device, "--json"]
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, env=environment(bug, cache), timeout=_LIMIT,
+            check=False,
+        )  # fmt: skip
+    if not done.stdout:
+        raise RuntimeError(f"{bug.name}: status {done.returncode}: {done.stderr[-400:]}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    instruction = (told.get("instruction") or {}).get("text", "")
+    verdict = told.get("verdict", "") if done.returncode else ""
+    reason = told.get("reason", "")
+    return Found(bug, verdict, told["layer"], instruction, reason, time.monotonic() - start)
+
+
+def false_alarms(device: str, traces: Path) -> tuple[int, list[str]]:
+    """How many traces there are, of the corpus and of the programs, and those that fail without any bug."""
+    corpus = sorted(path.parent.name for path in (ROOT / "corpus").glob("*/trace.bin"))
+    failing = []
+    with tempfile.TemporaryDirectory() as cache:
+        for name in (*PROGRAMS, *(f"corpus/{one}" for one in corpus)):
+            command = [
+                sys.executable,
+                "-m",
+                "zluda",
+                "replay",
+                str(trace_of(name, traces)),
+                "--device",
+                device,
+            ]
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, env=environment(None, cache), check=False
+            )
+            if done.returncode:
+                failing.append(name)
+    return len(PROGRAMS) + len(corpus), failing
