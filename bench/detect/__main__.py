@@ -19,27 +19,27 @@ from pathlib import Path
 from bench.detect.bugs import BUGS, Bug
 from bench.detect.drawing import drawn, places
 from bench.detect.programs import PROGRAMS, trace_of
-from bench.detect.running import Found, false_alarms, look
+from bench.detect.running import Found, false_alarms, has_effect, look
 
 AIMS = {"flagged": 95, "layer": 90, "instruction": 75}
 _BEGIN, _END = "<!-- score -->", "<!-- end of score -->"
 _MOST = 10  # times as many are drawn as are wanted, before that is given up
 
 
-def _places() -> dict[tuple[str, str], list[Bug]]:
+def _places(jobs: int) -> dict[tuple[str, str], list[Bug]]:
     """What can be drawn of each kind for each program. A process each, which tracing spoils."""
     keys = [(kind, program) for kind in ("emulator", "lowering") for program in PROGRAMS]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
         return dict(zip(keys, pool.map(places, *zip(*keys, strict=True)), strict=True))
 
 
 def _effective(
     bugs: Iterator[Bug], count: int, jobs: int, traces: Path
 ) -> tuple[list[Found], list[Bug], list[str]]:
-    """The first ``count`` that have an effect, in their order; those without; those that broke the tool.
+    """The first ``count`` that have an effect, in their order; those without; what broke the tool itself.
 
-    Without effect is what is not flagged and leaves every byte as it was on the device itself.
+    What replays as recorded has an effect nevertheless where the device leaves other bytes than without it.
     """
     found: list[Found] = []
     idle: list[Bug] = []
@@ -50,7 +50,7 @@ def _effective(
             for bug, one in zip(batch, pool.map(lambda bug: _try(bug, traces), batch), strict=True):
                 if isinstance(one, str):
                     broken.append(one)
-                elif one.flagged:
+                elif one.flagged or has_effect(bug):
                     _tell(one)
                     found.append(one)
                 else:
@@ -136,7 +136,9 @@ def _run(chosen: argparse.Namespace, traces: Path) -> int:
     lines = [score("written by hand", hand)]
     others: list[Found] = []
     if chosen.drawn and not chosen.only:
-        others, idle, broken = _effective(drawn(_places(), chosen.seed), chosen.drawn, chosen.jobs, traces)
+        others, idle, broken = _effective(
+            drawn(_places(chosen.jobs), chosen.seed), chosen.drawn, chosen.jobs, traces
+        )
         lines.append(score(f"drawn with seed {chosen.seed}", others))
         lines.append(
             f"drawn and replaced: {len(idle)} without effect, {len(broken)} that broke the tool itself"

@@ -280,12 +280,13 @@ def _packed(program: Program, *addresses: int) -> bytes:
     return packed
 
 
-def computed(program: Program, data: bytes) -> bytes:
-    """What the exact CPU device leaves in the output buffer."""
+def computed(program: Program, data: bytes, target: str = "cpu") -> bytes:
+    """What a device leaves in the output buffer: the exact CPU, or an emulated AMD GPU with native numerics."""
+    from zluda.device.amd import AmdDevice
     from zluda.device.cpu import CpuDevice
     from zluda.ptx import parse_module
 
-    device = CpuDevice(threads=1)
+    device = CpuDevice(threads=1) if target == "cpu" else AmdDevice(target, threads=1, numerics="native")
     kernel = device.load(parse_module(program.ptx)).kernel("k")
     size = 4 * THREADS * WORDS_OUT
     out, at = device.allocate(size), device.allocate(len(data))

@@ -79,6 +79,31 @@ def look(bug: Bug, traces: Path) -> Found:
     return Found(bug, verdict, told["layer"], instruction, reason, time.monotonic() - start)
 
 
+_LEFT = """
+import sys
+from bench.detect.programs import PROGRAMS, computed, inputs_of
+sys.stdout.write(computed(PROGRAMS[sys.argv[1]], inputs_of(sys.argv[1]), sys.argv[2]).hex())
+"""
+
+
+def has_effect(bug: Bug) -> bool:
+    """Whether a program leaves other bytes on the bug's device than without the bug, or does not end.
+
+    Nothing that is to find the bug takes part in that: the kernel is launched, and its output read.
+    """
+    left = []
+    for one in (None, bug):
+        with tempfile.TemporaryDirectory() as cache:
+            found = environment(one, cache)
+            found["PYTHONPATH"] = os.pathsep.join(filter(None, (found.get("PYTHONPATH"), str(ROOT))))
+            command = [sys.executable, "-c", _LEFT, bug.program, bug.device]
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=found, timeout=_LIMIT, check=False
+            )
+            left.append(done.stdout if done.returncode == 0 else "")
+    return left[0] != left[1]
+
+
 def false_alarms(device: str, traces: Path) -> tuple[int, list[str]]:
     """How many traces there are, of the corpus and of the programs, and those that fail without any bug."""
     corpus = sorted(path.parent.name for path in (ROOT / "corpus").glob("*/trace.bin"))
