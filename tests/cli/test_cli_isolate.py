@@ -52,6 +52,7 @@ def test_what_could_not_be_judged_is_not_said_to_hold(run: Any) -> None:
     [
         (("--launch", 0), "neither launches a kernel nor copies"),
         (("--launch", 99999), "99999"),
+        (("--launch", 10**30), f"{10**30}: no such call"),
         (("--numerics", "exact"), "exact"),
     ],
 )

@@ -114,7 +114,7 @@ def test_the_report_names_the_first_and_every_other(case: Case) -> None:
     assert told["at_fault"] == [{"kernel": "other", "launches": 8, "calls": calls}]
 
 
-@pytest.mark.parametrize("jobs", [2, 3, 7])
+@pytest.mark.parametrize("jobs", [2, 3, 7, 10**30])
 def test_any_number_of_runners_gives_the_same(case: Case, jobs: int) -> None:
     program = Program(case)
     for kernel in ("add", "other", "add", "add", "other", "add"):
@@ -125,7 +125,7 @@ def test_any_number_of_runners_gives_the_same(case: Case, jobs: int) -> None:
     alone = case.replay(kernels, mode="isolated")
     together = case.replay(kernels, mode="isolated", jobs=jobs)
     assert told(together) == told(alone)
-    assert len(case.sessions) == jobs
+    assert len(case.sessions) == min(jobs, 8)
     assert [one.buffers for one in together.results] == [one.buffers for one in alone.results]
 
 

@@ -103,6 +103,13 @@ def test_ranges_of_calls_leave_out_their_stop(trace: Trace) -> None:
         trace.call(3)
 
 
+@pytest.mark.parametrize("number", [2**63, 10**30, -(10**30)])
+def test_numbers_beyond_64_bits_are_of_no_call(trace: Trace, number: int) -> None:
+    with pytest.raises(zluda.TraceError, match=f"at call {number}: no such call"):
+        trace.call(number)
+    assert list(trace.iter_launches(number, number + 1)) == [] == list(trace.payloads(number))
+
+
 def test_payloads(trace: Trace) -> None:
     assert [(p.parameter, p.direction, p.offset, p.data) for p in trace.payloads(1)] == [
         (1, Direction.IN, 0, b"abcd")

@@ -50,9 +50,11 @@ def replay_in_shares(
     trace: Trace, selection: Selection, jobs: int, run: RunShare, progress: Progress | None
 ) -> ReplayResult:
     """Replay with ``jobs`` runners, each driven by a thread; the result is what one runner would give.
+    There are no more runners than launches.
 
     What ``run`` raises in one of them is raised once the others have stopped.
     """
+    jobs = max(min(jobs, trace.counts().launches), 1)
     plan = plan_shares(trace, selection, jobs)
     shares = [Share(plan, runner) for runner in range(jobs)]
     together = _Together(jobs, progress)

@@ -539,7 +539,7 @@ class Trace:
     ) -> Iterator[Row]:
         """Rows, converted; what SQLite refuses and what cannot be converted is a damaged trace."""
         with schema.sqlite_errors(self.path, call):
-            for row in self._connection.execute(sql, values):
+            for row in self._connection.execute(sql, [_in_reach(value) for value in values]):
                 try:
                     value = convert(row)
                 except (TypeError, ValueError, LookupError, RecursionError) as error:
@@ -547,6 +547,13 @@ class Trace:
                         f"damaged: a row that cannot be read ({error!r})", file=str(self.path), call=call
                     ) from error
                 yield value
+
+
+def _in_reach(value: Any) -> Any:
+    """A value to compare with, as SQLite can take it: a number beyond 64 bits is beyond all that are on
+    record, and so is the nearest one that fits.
+    """
+    return max(-_MOST, min(value, _MOST)) if isinstance(value, int) else value
 
 
 class MemoryAt:
@@ -570,6 +577,9 @@ class MemoryAt:
         pieces = memory.covering(self.trace.live_allocations(self.call), address, 1)
         return next(holder for _, _, holder in pieces)
 
+
+_MOST = (1 << 63) - 1
+"""The largest number in SQLite."""
 
 _SELECT_PAGE = "SELECT call, allocation, offset, length, blob FROM page"
 
