@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -250,6 +251,25 @@ def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "larger than 100 bytes" in of(report).problem
 
 
+def test_a_problem_is_one_line_that_does_not_repeat_the_file(tmp_path: Path) -> None:
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w:xz") as archive:
+        entry = tarfile.TarInfo("a.ptx")
+        entry.size = 200_000
+        archive.addfile(entry, io.BytesIO(os.urandom(entry.size)))
+    spoilt = bytearray(tar.getvalue())
+    spoilt[len(spoilt) // 2] ^= 0xFF
+    files = {
+        "spoilt.tar.xz": bytes(spoilt),
+        "cut.whl": _zip(CONTENT)[:-30],
+        "cut.tar.bz2": b"BZh9",
+        "cut.bin": b"SQLite format 3\0" + bytes(3000),
+    }
+    for name, data in files.items():
+        problem = of(check([write(tmp_path, name, data)], ["cpu"])).problem
+        assert problem and name not in problem and "\n" not in problem and "method" not in problem
+
+
 def test_members_are_files_of_their_own(tmp_path: Path) -> None:
     found = {name: file.read() for name, file in members(write(tmp_path, "a.whl", _zip(CONTENT)))}
     assert found == CONTENT
@@ -261,6 +281,13 @@ def test_directories_pass_over_what_is_no_device_code(tmp_path: Path) -> None:
     write(tmp_path, "plain.so", elf({".text": b"\xc3"}))
     report = check([tmp_path], ["cpu"])
     assert [Path(file.path).name for file in report.files] == ["a.ptx"] and report.exit_status == 0
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        report = check([path], ["cpu"])
+        assert "is a device or a pipe" in of(report).problem and report.exit_status == 2
 
 
 @pytest.mark.parametrize("name", ["missing", "text.txt", "empty"])
@@ -390,6 +417,10 @@ def test_the_command_prints_words_and_json(tmp_path: Path) -> None:
     found = json.loads(_zluda(path, "-t", "cpu", "--json", status=1))
     assert found["targets"]["cpu"]["verdict"] == "partly"
     assert found["files"][0]["modules"][0]["findings"][0]["text"] == REFUSED
+
+
+def test_one_form_of_output_can_be_asked_for(tmp_path: Path) -> None:
+    assert _zluda(write(tmp_path, "a.ptx", ONE), "--json", "--sarif", status=2) == ""
 
 
 def test_compiling_tells_what_forms_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,15 +24,17 @@ from zluda.errors import Error
 )
 @click.option("--compile", "compiles", is_flag=True, help="Compile every kernel: certain, and slow.")
 @click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="At once; as many as processors.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON object.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print tables for an issue.")
-@click.option("--sarif", "form", flag_value="sarif", help="Print SARIF 2.1.0, for code hosts and editors.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables for an issue.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, for code hosts and editors.")
 def command(
     files: tuple[Path, ...],
     targets: tuple[str, ...],
     compiles: bool,
     jobs: int | None,
-    form: str | None,
+    as_json: bool,
+    as_markdown: bool,
+    as_sarif: bool,
 ) -> None:
     """Say which kernels in traces, executables, libraries, wheels and other archives, fatbins, cubins, PTX
     files and directories of them would not translate, and by which instruction; and which calls would not
@@ -47,6 +49,8 @@ def command(
     from zluda.isolate.check.sarif import sarif
     from zluda.isolate.check.words import markdown, print_report
 
+    if as_json + as_markdown + as_sarif > 1:
+        raise click.UsageError("--json, --markdown and --sarif each print all of it: give one")
     for target in targets:
         if names.kind(target) not in ("cpu", "gfx"):
             raise Error(f"--target {target}: kernels are translated for cpu or an AMD target such as gfx1030")
@@ -54,11 +58,11 @@ def command(
         report = check(
             files, targets or DEFAULT_TARGETS, compiles=compiles, jobs=jobs or 0, progress=progress
         )
-    if form == "json":
+    if as_json:
         click.echo(json.dumps(report.as_dict()))
-    elif form == "sarif":
+    elif as_sarif:
         click.echo(json.dumps(sarif(report), indent=1))
-    elif form == "markdown":
+    elif as_markdown:
         click.echo(markdown(report))
     else:
         print_report(report, sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import tempfile
 import zipfile
@@ -17,7 +18,16 @@ MOST_BYTES = 8 << 30
 
 _STEP = 1 << 20
 _TAR_NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".conda")
-_CORRUPT = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError)
+_CORRUPT = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+)
+_ZIP = b"PK\x03\x04"
 
 Member = tuple[str, IO[bytes]]
 """(name in the archive, the content: a file on the disk that is gone when it is closed)"""
@@ -25,7 +35,7 @@ Member = tuple[str, IO[bytes]]
 
 def is_archive(path: Path, head: bytes) -> bool:
     """Whether a file that begins with ``head`` is taken for an archive."""
-    return head.startswith(b"PK\x03\x04") or path.name.endswith(_TAR_NAMES)
+    return head.startswith(_ZIP) or path.name.endswith(_TAR_NAMES)
 
 
 def members(path: Path) -> Iterator[Member]:
@@ -34,7 +44,7 @@ def members(path: Path) -> Iterator[Member]:
     Raises Error where the archive is damaged, of a kind that is not read, or a member is too large.
     """
     try:
-        if zipfile.is_zipfile(path):
+        if _is_zip(path):
             yield from _zip_members(path)
         elif path.name.endswith(".zst"):
             with path.open("rb") as file:
@@ -43,7 +53,14 @@ def members(path: Path) -> Iterator[Member]:
             with tarfile.open(path, "r:*") as archive:
                 yield from _tar_members(archive)
     except _CORRUPT as error:
-        raise Error(f"{path}: archive cannot be read: {error}") from error
+        first = str(error).partition("\n")[0].rstrip(":")  # tarfile goes on with each kind that it is not
+        raise Error(f"{path}: archive cannot be read: {first}") from error
+
+
+def _is_zip(path: Path) -> bool:
+    """By its end, as zip files may be appended to something; by its beginning, where the end is cut off."""
+    with path.open("rb") as file:
+        return file.read(len(_ZIP)) == _ZIP or zipfile.is_zipfile(path)
 
 
 def _zip_members(path: Path) -> Iterator[Member]:

@@ -78,6 +78,9 @@ class _Checker:
             yield from self._file(file, named=False)
 
     def _file(self, path: Path, *, named: bool) -> Iterator[FileReport]:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            yield FileReport(str(path), problem="is a device or a pipe; zluda check looks at files")
+            return
         try:
             with path.open("rb") as file:
                 head = file.read(_HEAD)
@@ -90,7 +93,7 @@ class _Checker:
         except OSError as error:
             yield FileReport(str(path), problem=error.strerror or str(error))
         except Error as error:
-            yield FileReport(str(path), problem=str(error))
+            yield FileReport(str(path), problem=str(error).removeprefix(str(path)).lstrip(": "))
 
     def _archive(self, path: Path, *, named: bool) -> Iterator[FileReport]:
         found = False
