@@ -132,11 +132,25 @@ def test_kernels_whose_names_are_longer_than_file_names(zluda: Machine) -> None:
         (["--target", "gfx90a", "--wave", "32"], "--wave 32 (target gfx90a; expected 64)"),
         (["--target", "gfx1030", "--kernel", "three"], "has no kernel three; it has one, counted"),
         (["--target", "cpu", "--block", "0"], "--block 0: expected X"),
+        (["--target", "cpu", "--block", "32,32,2"], "--block 32,32,2: a block has at most 1024 threads"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_line(zluda: Machine, words: list[str], message: str) -> None:
     result = zluda("compile", zluda.write("a.ptx"), *words, status=2)
     assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "odd:0:0: neither PTX text"),
+        (b"\x89\xff" * 9, "odd:0:0: neither PTX text"),
+        (b"SQLite format 3\0", "odd is a trace, no PTX; zluda precompile"),
+    ],
+)
+def test_a_file_without_ptx_is_named(zluda: Machine, data: bytes, message: str) -> None:
+    (zluda.place / "odd").write_bytes(data)
+    assert message in zluda("compile", "odd", "--target", "cpu", status=2).stderr
 
 
 # --- precompile ----------------------------------------------------------------------------------------

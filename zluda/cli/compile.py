@@ -16,6 +16,7 @@ from zluda.cli.say import say
 from zluda.errors import Error
 
 _LONGEST_NAME = 240  # file systems allow 255 bytes, the suffix among them
+_MOST_THREADS = 1024  # a block has: CUDA C++ Programming Guide, "Compute Capabilities"
 
 if TYPE_CHECKING:
     from zluda.compiler.emit import Emitted
@@ -139,6 +140,7 @@ def _print_report(found: Sequence[Emitted], *, as_json: bool, aside: bool) -> No
 
 
 def _module(file: str) -> Module:
+    from zluda.errors import PtxError
     from zluda.ptx import parse_module
     from zluda.ptx.containers import Container, identify, ptx_from
 
@@ -148,7 +150,12 @@ def _module(file: str) -> Module:
         raise Error(f"{file}: {error.strerror}") from error
     if identify(data) is Container.PTX:
         return parse_module(data, file=file)
-    images = list(ptx_from(data))
+    if data.startswith(b"SQLite format 3"):
+        raise Error(f"{file} is a trace, no PTX; zluda precompile compiles the kernels of traces")
+    try:
+        images = list(ptx_from(data))
+    except PtxError as error:
+        raise error.in_file(file) from None
     if not images:
         raise Error(f"{file} holds no PTX")
     return parse_module(max(images, key=lambda image: image.arch).text, file=file)
@@ -163,6 +170,8 @@ def block_shape(text: str) -> tuple[int, int, int]:
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         raise Error(f"--block {text}: expected X, X,Y or X,Y,Z, as in 16,16")
     x, y, z = (*sizes, 1, 1)[:3]
+    if x * y * z > _MOST_THREADS:
+        raise Error(f"--block {text}: a block has at most {_MOST_THREADS} threads")
     return x, y, z
 
 

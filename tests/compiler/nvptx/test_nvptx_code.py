@@ -170,14 +170,15 @@ class TestWhatIsDeclared:
 
 class TestTargets:
     @pytest.mark.parametrize(
-        ("name", "module", "version"), [("sm_70", (6, 0), 60), ("sm_90", (7, 0), 80), ("sm_90a", (8, 6), 86)]
+        ("name", "module", "version"),
+        [("sm_70", (6, 0), 60), ("sm_90", (7, 0), 80), ("sm_90a", (8, 6), 86), ("sm_100f", (8, 6), 88)],
     )
     def test_the_version_is_no_newer_than_need_be(
         self, name: str, module: tuple[int, int], version: int
     ) -> None:
         assert target(name).ptx(module) == version
 
-    @pytest.mark.parametrize("name", ["sm_35", "sm_80a", "sm_", "sm_90x"])
+    @pytest.mark.parametrize("name", ["sm_35", "sm_80a", "sm_", "sm_90x", "sm_90f", "sm_90aa"])
     def test_others_are_refused_by_name(self, name: str) -> None:
         with pytest.raises(DeviceError, match=f"{name}.*no such NVIDIA target"):
             target(name)

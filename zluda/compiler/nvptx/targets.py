@@ -26,6 +26,12 @@ LEAST_PTX: dict[int, int] = {
 }
 """Architecture → the first version of PTX that has it with all of its forms (PTX ISA, "Release Notes")."""
 
+_FAMILY_PTX = 88
+"""The first version of PTX that has ``sm_100f`` and its like (PTX ISA, ".target")."""
+
+_FIRST_WITH: dict[str, int] = {"": 0, "a": 90, "f": 100}
+"""Suffix → the first architecture that has it."""
+
 _VERSIONS: tuple[int, ...] = (60, 61, 62, 63, 64, 65, *range(70, 79), *range(80, 89), 90)
 """What LLVM 22 knows."""
 
@@ -44,7 +50,8 @@ class Target:
     def ptx(self, wanted: tuple[int, int]) -> int:
         """The version to write for a module of version ``wanted``: no newer than need be, so that the driver
         that took the module takes this too."""
-        least = max(LEAST_PTX[self.architecture], 10 * wanted[0] + wanted[1])
+        family = _FAMILY_PTX if self.suffix == "f" else 0
+        least = max(LEAST_PTX[self.architecture], family, 10 * wanted[0] + wanted[1])
         for version in _VERSIONS:
             if version >= least:
                 return version
@@ -59,7 +66,7 @@ def is_target(name: str) -> bool:
 def target(name: str) -> Target:
     """The target so named. Raises DeviceError for one that is not in the table."""
     match = _NAME.fullmatch(name)
-    if match is None or int(match[1]) not in LEAST_PTX or (match[2] and int(match[1]) < 90):
+    if match is None or int(match[1]) not in LEAST_PTX or int(match[1]) < _FIRST_WITH[match[2]]:
         known = ", ".join(f"sm_{number}" for number in LEAST_PTX)
         raise DeviceError(name, "no such NVIDIA target", remedy=f"expected one of {known}, or sm_90a")
     return Target(int(match[1]), match[2])
