@@ -49,6 +49,7 @@ def _effective(
         while len(found) < count and (batch := list(islice(left, jobs))):
             for bug, one in zip(batch, pool.map(lambda bug: _try(bug, traces), batch), strict=True):
                 if isinstance(one, str):
+                    print(f"{bug.name[:60]:60} broke the tool: {one[-120:]!r}", flush=True)
                     broken.append(one)
                 elif one.flagged or has_effect(bug):
                     _tell(one)
