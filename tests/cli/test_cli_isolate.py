@@ -54,6 +54,10 @@ def test_what_could_not_be_judged_is_not_said_to_hold(run: Any) -> None:
         (("--launch", 99999), "99999"),
         (("--launch", 10**30), f"{10**30}: no such call"),
         (("--numerics", "exact"), "exact"),
+        (("--seconds", 5), "--seconds says how long --reduce looks"),
+        (("--reduce", __file__), "is no directory"),
+        (("--reduce", Path(__file__).parent), "holds other files"),
+        (("--reduce", "/dev/null/repro"), "/dev/null is no directory"),
     ],
 )
 def test_bad_input_is_one_line_and_exits_2(run: Any, arguments: tuple[object, ...], words: str) -> None:

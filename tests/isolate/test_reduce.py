@@ -14,6 +14,8 @@ import pytest
 from faulty import Faulty
 from one_launch import record
 
+from zluda.errors import Error
+from zluda.isolate.reduce.repro import TRACE, check_folder
 from zluda.ptx import parse_module
 
 SCRIPT = """
@@ -186,3 +188,16 @@ def test_a_shuffle_lowered_wrong_is_left_alone_with_its_warp(tmp_path: Path) -> 
     assert found["threads"] == [32, 64]  # whole warps
     assert run_repro(folder, copy.root).returncode == 1
     assert run_repro(folder, None).returncode == 0
+
+
+def test_a_repro_takes_no_place_of_other_files(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    check_folder(tmp_path / "deep" / "repro")
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(Error, match="holds other files; name a new folder"):
+        check_folder(tmp_path)
+    with pytest.raises(Error, match=r"README\.md is no directory"):
+        check_folder(tmp_path / "README.md" / "repro")
+    (tmp_path / TRACE).write_bytes(b"")
+    check_folder(tmp_path)
+    assert not (tmp_path / "deep").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernels import LAYOUT, MODULE, add, added, parameters, ramp
@@ -185,6 +186,28 @@ def test_blame_of_an_isolated_replay(run, trace: Path) -> None:  # type: ignore[
 def test_what_holds_has_nobody_to_blame(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
     status, out, _ = run(trace, "-d", "cpu", "--blame", "--json", kernels=BOTH)
     assert status == 0 and json.loads(out)["blame"] == []
+
+
+@pytest.mark.parametrize("alone", [("--explain", 1), ("--learn-noise", "--json")])
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("--html", "page.html"),
+        ("--output", "out.bin"),
+        ("--blame",),
+        ("--profile",),
+        ("--mode", "isolated"),
+        ("--select", "0"),
+        ("--allow", "gap"),
+        ("--schedule", 0),
+        ("--check", "memory"),
+        ("--dtype", "add:0=f32"),
+    ],
+)
+def test_options_without_an_effect_are_refused(run, alone: Any, other: Any) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = run("trace.bin", "-d", "cpu", *alone, *other)
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert f"{alone[0]} is a question of its own: not with {other[0]}" in err
 
 
 def test_one_launch_is_explained(run, trace: Path) -> None:  # type: ignore[no-untyped-def]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from zluda.isolate.reduce.case import Case
     from zluda.tracefile import Trace
 
+_SECONDS = 120.0
+"""How long ``--reduce`` looks."""
+
 
 @click.command(name="isolate")
 @click.argument("file", metavar="FILE")
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="As for `zluda replay`.")
 @click.option("--reduce", "folder", metavar="FOLDER", help="Make the launch small, and write it to FOLDER.")
-@click.option("--seconds", type=Seconds(), default=120.0, metavar="SECONDS", help="How long --reduce looks.")
+@click.option("--seconds", type=Seconds(), metavar="SECONDS", help="How long --reduce looks (default 120).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str,
@@ -41,7 +44,7 @@ def command(
     contract: str,
     time_limit: float | None,
     folder: str | None,
-    seconds: float,
+    seconds: float | None,
     as_json: bool,
 ) -> None:
     """Say which layer is at fault where FILE does not replay as recorded.
@@ -59,6 +62,12 @@ def command(
     from zluda.device import names
     from zluda.tracefile import open_trace
 
+    if folder is not None:
+        from zluda.isolate.reduce.repro import check_folder
+
+        check_folder(folder)
+    elif seconds is not None:
+        raise click.UsageError("--seconds says how long --reduce looks")
     full = names.resolve(device or config.load().device)
     names.check_options(full, numerics=numerics, check="none", contract=contract)
     with open_trace(file) as trace:
@@ -72,7 +81,7 @@ def command(
         found = explained(trace, full, suspect, numerics, contract, time_limit, in_stream=launch is None)
         show(found, as_json=as_json)
         if folder is not None:
-            reduce_found(trace, found, folder, numerics, contract, seconds)
+            reduce_found(trace, found, folder, numerics, contract, seconds or _SECONDS)
     sys.exit(status(found))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from zluda.cli import options
 from zluda.cli.progress import progress_bar
@@ -18,6 +19,12 @@ from zluda.errors import Error
 
 if TYPE_CHECKING:
     from zluda.diff.results import ReplayResult
+
+_ALONE: dict[str, frozenset[str]] = {
+    "explain": frozenset({"numerics", "contract", "time_limit"}),
+    "learn_noise": frozenset({"repeat"}),
+}
+"""Options that are questions of their own, with no replay beside them → what else goes with them."""
 
 _WORST_FIRST = (1, 2, 0)
 """Exit statuses: something fails, something could not be told, all holds."""
@@ -130,6 +137,7 @@ def command(
     from zluda.diff.results import parse_allow
     from zluda.report.html import check_place
 
+    _check_alone(click.get_current_context())
     allowed = parse_allow(allow)
     if html is not None:
         check_place(html)
@@ -145,10 +153,8 @@ def command(
         raise click.UsageError("--output holds what launches left to others: not with --mode isolated")
     if repeat is not None and not learn_noise:
         raise click.UsageError("--repeat says how often --learn-noise runs a trace")
-    if dtypes and learn_noise:
-        raise click.UsageError("--dtype says how to compare, and --learn-noise compares bits")
-    if profile and (learn_noise or jobs > 1):
-        raise click.UsageError("--profile times one replay: not with --learn-noise or --jobs")
+    if profile and jobs > 1:
+        raise click.UsageError("--profile times one replay: not with --jobs")
     if explain is not None and len(files) * len(chosen) > 1:
         raise Error(f"--explain {explain}: give one FILE and one device")
     if explain is not None:
@@ -209,6 +215,21 @@ def command(
 
         write_page(results, html, unread=unread)
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
+
+
+def _check_alone(context: click.Context) -> None:
+    """Raise UsageError for an option that one of ``_ALONE`` would leave without an effect."""
+    given = {
+        option.name: max(option.opts, key=len)
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        and option.name is not None
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    }
+    for alone in _ALONE.keys() & given.keys():
+        others = sorted(given.keys() - _ALONE[alone] - {alone, "devices", "as_json"})
+        if others:
+            raise click.UsageError(f"{given[alone]} is a question of its own: not with {given[others[0]]}")
 
 
 def _blamed(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from zluda.driver.table import driver_api
-from zluda.errors import UnsupportedError
+from zluda.errors import Error, UnsupportedError
 from zluda.isolate.alone import Stage
 from zluda.isolate.reduce.case import Case
 from zluda.isolate.values.difference import Difference
@@ -19,6 +20,23 @@ TRACE, PTX, TEST, NOTES = "repro.bin", "repro.ptx", "test_repro.py", "README.md"
 
 _THREAD = 1
 _HOST = 0x1000  # stands for a pointer of the host's
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """May a repro be written to ``folder``? Raises Error where it cannot be made, or where it holds files
+    that are no repro and would be mixed with one, or lost.
+    """
+    path = Path(folder)
+    if path.is_dir():
+        if any(path.iterdir()) and not (path / TRACE).is_file():
+            raise Error(f"{path}: holds other files; name a new folder, or one of an older repro")
+        place = path
+    else:
+        place = next(one for one in (path, *path.absolute().parents) if one.exists() or one.is_symlink())
+        if not place.is_dir():
+            raise Error(f"{path}: cannot be made: {place} is no directory")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise Error(f"{path}: cannot be written: no permission in {place}")
 
 
 class ReproWriter:

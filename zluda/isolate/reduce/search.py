@@ -16,7 +16,7 @@ from zluda.isolate.reduce.case import Case
 from zluda.isolate.reduce.launch import fewer_blocks, fewer_bytes, fewer_threads
 from zluda.isolate.reduce.program import less_ptx
 from zluda.isolate.reduce.question import Differs, Progress, Question, any_byte
-from zluda.isolate.reduce.repro import write_repro
+from zluda.isolate.reduce.repro import check_folder, write_repro
 from zluda.isolate.values.difference import Difference
 from zluda.ptx import parse_module
 from zluda.records import dataclass
@@ -71,8 +71,10 @@ def reduce_launch(
     ``differs`` decides whether what two runs left counts as different. The same ``seed`` tries the same
     candidates in the same order; which is the last depends on ``seconds``. ``progress`` is told what is
     tried. Raises TraceError for a launch that cannot be run alone or has no PTX, Error where the right device
-    fails or both agree, UnsupportedError for a launch whose trace cannot be written (CUDA arrays).
+    fails, both agree or ``folder`` holds something else, UnsupportedError for a launch whose trace cannot be
+    written (CUDA arrays).
     """
+    check_folder(folder)
     tell = progress or (lambda _what, _case: None)
     with ExitStack() as stack:
         if not isinstance(trace, Trace):
