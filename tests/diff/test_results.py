@@ -22,9 +22,10 @@ from zluda.diff import (
 from zluda.diff.results import parse_allow
 
 KEYS = [
-    *("trace", "device", "emulated", "numerics", "verdict", "launches", "copies"),
+    *("trace", "device", "emulated", "numerics", "mode", "verdict", "launches", "copies"),
     *("identical", "within", "noise", "differs", "inherited", "crash", "hang", "unsupported", "no_ptx"),
-    *("not_compared", "gap", "not_replayed", "reasons", "first_divergence", "seconds"),
+    *("not_compared", "gap", "not_replayed", "reasons", "first_divergence", "at_fault", "blame"),
+    "seconds",
     *("product", "relocated", "fidelity", "printed"),
     "kernels",
     "differences",
