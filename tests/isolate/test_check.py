@@ -19,6 +19,8 @@ from container_writer import Entry, elf, fatbin
 from kernels import ADD, HEADER, LAYOUT
 from trace_builder import TraceBuilder, words
 
+from zluda.compiler import cache
+from zluda.compiler.cache.store import Store
 from zluda.compiler.refusals import refusals
 from zluda.errors import DeviceError, UnsupportedError
 from zluda.isolate.check.archives import members
@@ -423,10 +425,8 @@ def test_one_form_of_output_can_be_asked_for(tmp_path: Path) -> None:
     assert _zluda(write(tmp_path, "a.ptx", ONE), "--json", "--sarif", status=2) == ""
 
 
-def test_compiling_tells_what_forms_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_tells_what_forms_cannot(tmp_path: Path) -> None:
     """Shared memory beyond what the target has is a property of a kernel, not of an instruction."""
-    monkeypatch.setenv("ZLUDA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("ZLUDA_CACHE_POLICY", "normal")
     large = """
 .visible .entry large(.param .u64 p)
 {
@@ -441,7 +441,8 @@ def test_compiling_tells_what_forms_cannot(tmp_path: Path, monkeypatch: pytest.M
 """
     path = write(tmp_path, "a.ptx", ONE + large)
     assert check([path], ["gfx1030"]).exit_status == 0
-    report = check([path], ["gfx1030"], compiles=True)
+    with cache.using(Store(tmp_path / "cache", 64 << 20)):
+        report = check([path], ["gfx1030"], compiles=True)
     (finding,) = of(report).modules[0].findings
     assert (finding.kind, finding.kernel, finding.targets) == (Kind.COMPILER, "large", ("gfx1030",))
     assert report.exit_status == 1
