@@ -87,5 +87,5 @@ def test_the_writer_of_what_was_loaded_is_followed(tmp_path: Path, mixing: tuple
     assert found["source"] == "mix.cu:17"
     assert (found["block"], found["thread"], found["occurrence"]) == ([1, 0, 0], [200 - 128, 0, 0], 0)
     assert (found["bits_a"], found["bits_b"]) == (0x13000000, 0x13000004)
-    assert found["inputs"] == [{"register": "%r5", "type": "b32", "value": "0x000000C8"}]
+    assert found["inputs"] == [{"register": "%r5", "type": "b32", "value": "0x000000C8", "bits": 200}]
     assert [word in line for word, line in zip(("+0x220", "global", "shared"), found["path"], strict=True)]

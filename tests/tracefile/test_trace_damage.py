@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import zluda
 from zluda.errors import TraceError
 from zluda.tracefile import Direction, ModuleKind, Parameter, Trace, TraceWriter, open_trace
+from zluda.tracefile.recovery import _is_begun
 from zluda.tracefile.schema import APPLICATION_ID, USER_VERSION, check_sqlite
 
 
@@ -263,6 +264,26 @@ def test_a_killed_writers_commits_are_read(tmp_path: Path) -> None:
         assert isinstance(trace, Trace)
         assert trace.counts().calls == 1
     writer.close()
+
+
+def test_what_was_under_way_without_a_wal_is_taken_back(path: Path, tmp_path: Path) -> None:
+    """A recorder killed as it makes the file, or closes it, leaves a journal: a reader alone cannot undo it."""
+    whole, killed = read_all(path), tmp_path / "killed.bin"
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("PRAGMA cache_size = 2")  # pages, so that some are in the file before the end
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM call")
+        for suffix in ("", "-journal"):  # as the file system holds them when the process dies
+            killed.with_name(killed.name + suffix).write_bytes(path.with_name(path.name + suffix).read_bytes())
+        connection.execute("ROLLBACK")
+    connection.close()
+    with sqlite3.connect(f"{killed.as_uri()}?mode=ro", uri=True) as reader:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader.execute("SELECT count(*) FROM call").fetchone()
+    reader.close()
+    assert _is_begun(killed)
+    assert read_all(killed) == whole
+    assert not killed.with_name("killed.bin-journal").exists()
 
 
 @pytest.mark.parametrize("reason", ["attempt to write a readonly database", "unable to open database file"])

@@ -117,9 +117,10 @@ def _is_begun(path: Path) -> bool:
     """Whether the recorder lived long enough to make the trace's tables."""
     if not path.exists():
         return False
+    # For writing: what was under way when the recorder was killed is taken back by whoever opens the file.
     with (
         sqlite_errors(path),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file,
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as file,
     ):
         return bool(file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
 

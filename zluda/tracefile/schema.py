@@ -334,10 +334,12 @@ def _quick_check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _fold_wal(path: Path) -> None:
-    """A killed recorder leaves a WAL: fold it in. A recorder that is still at work keeps it, and that is
-    fine.
+    """A killed recorder leaves a WAL: fold it in; or, killed before it wrote one or after, a journal: take
+    back what was under way. A recorder that is still at work keeps it, and that is fine.
     """
-    if not sidecars(path)[0].exists():
+    wal, _, journal = sidecars(path)
+    left = next((one for one in (wal, journal) if one.exists()), None)
+    if left is None:
         return
     with sqlite_errors(path):
         connection = sqlite3.connect(f"{_uri(path)}?mode=rw", uri=True, isolation_level=None, timeout=1)
@@ -351,7 +353,7 @@ def _fold_wal(path: Path) -> None:
                 raise
             if "locked" not in str(error) and not sidecars(path)[1].exists():
                 raise TraceError(
-                    f"a killed recorder left {path.name}-wal, which cannot be folded in here ({error});"
+                    f"a killed recorder left {left.name}, which cannot be folded in here ({error});"
                     " copy both to where they can be written",
                     file=str(path),
                 ) from error
