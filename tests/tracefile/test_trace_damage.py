@@ -267,19 +267,19 @@ def test_a_killed_writers_commits_are_read(tmp_path: Path) -> None:
 
 
 def test_what_was_under_way_without_a_wal_is_taken_back(path: Path, tmp_path: Path) -> None:
-    """A recorder killed as it makes the file, or closes it, leaves a journal: a reader alone cannot undo it."""
+    """A recorder killed as it makes the file, or closes it, leaves a journal, which no mere reader can undo."""
     whole, killed = read_all(path), tmp_path / "killed.bin"
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("PRAGMA cache_size = 2")  # pages, so that some are in the file before the end
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM call")
         for suffix in ("", "-journal"):  # as the file system holds them when the process dies
-            killed.with_name(killed.name + suffix).write_bytes(path.with_name(path.name + suffix).read_bytes())
+            killed.with_name(killed.name + suffix).write_bytes(Path(f"{path}{suffix}").read_bytes())
         connection.execute("ROLLBACK")
     connection.close()
-    with sqlite3.connect(f"{killed.as_uri()}?mode=ro", uri=True) as reader:
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            reader.execute("SELECT count(*) FROM call").fetchone()
+    reader = sqlite3.connect(f"{killed.as_uri()}?mode=ro", uri=True)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.execute("SELECT count(*) FROM call").fetchone()
     reader.close()
     assert _is_begun(killed)
     assert read_all(killed) == whole
