@@ -267,7 +267,7 @@ def test_a_killed_writers_commits_are_read(tmp_path: Path) -> None:
 
 
 def test_what_was_under_way_without_a_wal_is_taken_back(path: Path, tmp_path: Path) -> None:
-    """A recorder killed as it makes the file, or closes it, leaves a journal, which no mere reader can undo."""
+    """A recorder killed as it makes the file, or closes it, leaves a journal, which readers cannot undo."""
     whole, killed = read_all(path), tmp_path / "killed.bin"
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("PRAGMA cache_size = 2")  # pages, so that some are in the file before the end
