@@ -325,3 +325,63 @@ def test_lanes_that_wait_for_each_other_at_two_places_are_found_out() -> None:
         low: vote.sync.ballot.b32 %r2, %q0, -1; done: st.global.b32 [%p], %r2;"""
     with pytest.raises(zluda.LaunchError, match="can never complete"):
         words("cpu", body, [0] * 32, threads=32)
+
+
+_NAN_PASSED_ON = (
+    "brev.b64 %l8, 7; mov.b64 %d2, %l8; mul.f64 %d3, %d1, %d2;",  # -2^513
+    "mul.f64 %d3, %d1, 0dBFF0000000000000;",
+    "mov.f64 %d2, 0dC000000000000000; mul.f64 %d3, %d1, %d2;",
+    "mul.rp.f64 %d3, %d1, 0dBFF0000000000000;",
+    "fma.rn.f64 %d3, %d1, 0dBFF0000000000000, 0d8000000000000000;",
+    "mul.f64 %d3, %d1, 0d3FF0000000000000;",
+    "mov.f64 %d2, 0d3FF0000000000000; mul.f64 %d3, %d1, %d2;",
+    "add.f64 %d3, %d1, 0d8000000000000000;",
+    "sub.f64 %d3, %d1, 0d0000000000000000;",
+    "neg.f64 %d2, %d1; mul.f64 %d3, %d2, 0dC000000000000000;",
+    "selp.s32 %r1, -2, -4, %q1; cvt.rn.f64.s32 %d2, %r1; mul.f64 %d3, %d1, %d2;",
+    "fma.rn.f64 %d3, %d0, 0dBFF0000000000000, %d1;",
+)
+
+
+@pytest.mark.parametrize("level", ["", "0"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_constant_factor_or_term_leaves_a_double_nan_as_it_was(
+    device: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM made ``fneg`` of a product with -1, on AMD GPUs ``v_ldexp_f64 -x`` of one with another negative
+    power of two, and left out products with 1 and sums with 0, which make a NaN quiet."""
+    if level:
+        monkeypatch.setenv("ZLUDA_OPTIMIZATION_LEVEL", level)
+    nans = np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF0 << 48 | 5, 0xFFF0 << 48 | 5], np.uint64)
+    found = doubles(device, _NAN_PASSED_ON, nans)
+    quiet = nans | np.uint64(1 << 51)
+    wrong = [text for text, bits in zip(_NAN_PASSED_ON, found, strict=True) if (bits != quiet).any()]
+    assert wrong == []
+
+
+def test_the_emulator_turns_the_sign_of_a_nan_before_an_addition() -> None:
+    """``v_fma_f64 -x, y, -1.0`` computed ``-(x * y + 1)`` on the host, where a NaN kept its sign."""
+    nans = np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF8 << 48 | 5], np.uint64)
+    text = (
+        "neg.f64 %d2, %d1; mul.f64 %d3, %d2, 0dBFF0000000000000;",
+        "neg.f64 %d2, %d1; fma.rn.f64 %d3, %d2, %d0, 0dBFF0000000000000;",
+    )
+    assert [list(bits) for bits in doubles("gfx1030", text, nans)] == [list(nans)] * 2
+
+
+def doubles(device: str, statements: tuple[str, ...], given: np.ndarray) -> np.ndarray:
+    """What each statement leaves in ``%d3`` (its bits, a row for each) of each of ``given`` in ``%d1``;
+    4.0 is in ``%d0``, and ``%q1`` true in every other thread."""
+    stores = "".join(f"{text} st.global.b64 [%o+{8 * i}], %d3;\n" for i, text in enumerate(statements))
+    text = f"""{HEAD}.visible .entry k(.param .u64 p, .param .u64 o, .param .f64 four) {{
+        .reg .b64 %p, %o, %l<9>; .reg .b32 %r<9>; .reg .f64 %d<9>; .reg .pred %q<9>;
+        ld.param.u64 %p, [p]; ld.param.u64 %o, [o]; ld.param.f64 %d0, [four]; mov.u32 %r0, %tid.x;
+        and.b32 %r1, %r0, 1; setp.ne.u32 %q1, %r1, 0;
+        mad.wide.u32 %p, %r0, 8, %p; mad.wide.u32 %o, %r0, {8 * len(statements)}, %o; ld.global.f64 %d1, [%p];
+        {stores} ret; }}"""
+    with zluda.open_device(device, numerics="nvidia") as opened:
+        values = opened.array(given)
+        results = opened.array(np.zeros((len(given), len(statements)), np.uint64))
+        kernel = opened.load_module(text).kernel("k")
+        kernel.launch(grid=1, block=len(given), args=[values, results, np.float64(4.0)])
+        return results.numpy().reshape(len(given), len(statements)).T

@@ -57,8 +57,8 @@ class Module:
     attributes of helper functions. ``approximate`` computes approximate instructions (None: as NVIDIA does).
     ``any_nan``: which of its NaNs a float is does not matter, so they stay the machine's;
     ``nan_by_arithmetic``: they are NVIDIA's where arithmetic gave them, and made so elsewhere. ``compact``:
-    what takes many instructions is rather called than written out. ``marks``: a comment says which line of
-    PTX the lines after it are for.
+    what takes many instructions is rather called than written out. ``quick``: LLVM folds no constants before
+    its code generator does. ``marks``: a comment says which line of PTX the lines after it are for.
     """
 
     stack: str = "ptr"
@@ -68,6 +68,7 @@ class Module:
     any_nan: bool = False
     nan_by_arithmetic: bool = False
     compact: bool = False
+    quick: bool = False
     marks: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
@@ -526,6 +527,12 @@ class Builder:
         mangled = overloads if overloads is not None else [mangle(first.type, first.lanes)]
         callee, element = ".".join(["llvm", name, *mangled]), result or first.type
         return self.pure(element, first.lanes, self._call(callee, actual, element, first.lanes))
+
+    def is_constant(self, x: Value) -> Value:
+        """Whether LLVM comes to know the value of a scalar: as an ``i1`` that it then knows as well."""
+        if x.bits is not None:
+            return constant("i1", 1)
+        return self.intrinsic("is.constant", x, result="i1")
 
     def convert_saturating(self, name: str, x: Value, element: str) -> Value:
         """``llvm.fptosi.sat`` or ``llvm.fptoui.sat``: clamped to the integer's range, NaN to 0."""

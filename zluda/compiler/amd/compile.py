@@ -136,6 +136,7 @@ def _define_functions(unit: Unit, ops: AmdOps) -> None:
     choose_solo(unit)
     unit.ir.any_nan = unit.numerics == "native"
     unit.ir.compact = is_large(unit)
+    unit.ir.quick = is_quick(unit)
     for name in unit.functions:
         define_function(unit, name, ops)
 

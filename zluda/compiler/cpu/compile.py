@@ -81,6 +81,7 @@ def _define_functions(unit: Unit, ops: CpuOps) -> None:
     choose_numerics(unit, _NUMERICS)
     choose_solo(unit)
     unit.ir.compact = is_large(unit)
+    unit.ir.quick = is_quick(unit)
     for name in unit.functions:
         if name in unit.solo:
             define_solo(unit, name)

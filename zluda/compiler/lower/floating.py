@@ -96,8 +96,12 @@ _NAN_ORDER = {"add": (0, 1), "mul": (0, 1), "fma": (0, 2, 1), "div": (1, 0)}
 
 
 def _with_nan(b: Builder, op: str, mode: str, operands: list[Value], result: Value) -> Value:
-    order = _NAN_ORDER[op] if mode == "rm" else _NAN_ORDER[op][1:]
-    return nan.propagate(b, result, [operands[i] for i in order])
+    first, *others = (operands[i] for i in _NAN_ORDER[op])
+    if mode == "rm":
+        result = nan.propagate(b, result, [first])
+    elif op in nan.REWRITTEN:
+        result = nan.propagate_rewritten(b, op, result, first, operands[1])
+    return nan.propagate(b, result, others)
 
 
 def fma_double(b: Builder, mode: str, x: Value, y: Value, z: Value) -> Value:

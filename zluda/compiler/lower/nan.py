@@ -5,7 +5,9 @@ several, ``b`` wins in add, sub, mul, min and max; ``b``, then ``c``, in fma; ``
 operation gives 0xfff8000000000000. f32 and 16-bit arithmetic have one NaN, see
 :func:`zluda.compiler.lower.lanewise.canonical_nan`.
 
-The host does the same for a single NaN operand, so only the order among several is spelled out here.
+The host and AMD GPUs do the same for a single NaN operand, so as a rule only the order among several is
+spelled out here. But LLVM, to whom any NaN is as good as another, turns signs and leaves operations out where
+an operand is constant: :func:`propagate_rewritten`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from zluda.compiler.ir import Builder, Value
 
 _QUIET = 1 << 51
+_SIGN, _MANTISSA, _ONE = 1 << 63, (1 << 52) - 1, 0x3FF << 52
 
 
 def is_nan(b: Builder, x: Value) -> Value:
@@ -32,6 +35,36 @@ def propagate(b: Builder, result: Value, operands: Sequence[Value]) -> Value:
     for operand in operands:
         result = b.select(is_nan(b, operand), quieted(b, operand), result)
     return result
+
+
+def _is_one_or_negative_power(b: Builder, bits: Value) -> Value:
+    power = b.icmp("eq", b.and_(bits, _SIGN | _MANTISSA), _SIGN)
+    return b.or_(power, b.icmp("eq", bits, _ONE))
+
+
+def _is_zero(b: Builder, bits: Value) -> Value:
+    return b.icmp("eq", b.and_(bits, _SIGN - 1), 0)
+
+
+REWRITTEN = {"mul": _is_one_or_negative_power, "fma": _is_one_or_negative_power, "add": _is_zero}
+"""Operations, and which second operands (their bits) LLVM makes something else of where it knows them.
+
+A product with -1 becomes ``fneg``, with another negative power of two ``v_ldexp_f64 -x`` on AMD GPUs: the
+sign of a NaN is turned. A product with 1 and a sum with 0 are left out: a signalling NaN stays one.
+"""
+
+
+def propagate_rewritten(b: Builder, op: str, result: Value, x: Value, y: Value) -> Value:
+    """:func:`propagate` of ``x`` where LLVM may make something else of ``x op y``: where it knows ``y``.
+
+    It is asked, for ``y`` may become a constant late: what it does not know is not asked of running code.
+    """
+    if b.module.any_nan:
+        return result
+    rewritten = REWRITTEN[op](b, b.bitcast(y, "i64"))
+    known = b.is_constant(b.extract(rewritten, 0)) if not b.module.quick else b.const("i1", 1)
+    kept = b.select(rewritten, propagate(b, result, [x]), result)
+    return b.select(known, kept, result)
 
 
 def keep_sign(b: Builder, x: Value, changed: Value) -> Value:

@@ -139,6 +139,9 @@ class Source:
         return b.xor(bits, sign) if negate else bits
 
     def _floating(self, bits: Value, element: str) -> Value:
+        """abs and neg change a NaN's sign too, and f64 arithmetic passes it on (RDNA2 ISA 6.2.1). LLVM makes
+        them part of the arithmetic, which turns another operand's NaN or none: f64 is kept apart from it.
+        """
         b = self._wave.b
         value = b.bitcast(bits, element)
         absolute, negate = self._signs()
@@ -146,6 +149,8 @@ class Source:
             value = b.intrinsic("fabs", value)
         if negate:
             value = b.fneg(value)
+        if element == "double" and (absolute or negate):
+            value = b.intrinsic("arithmetic.fence", value)
         if self._context.mode.flushes_inputs(value.width):
             value = rounding.flush(b, value)
         return value
