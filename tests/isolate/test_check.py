@@ -272,6 +272,23 @@ def test_a_problem_is_one_line_that_does_not_repeat_the_file(tmp_path: Path) -> 
         assert problem and name not in problem and "\n" not in problem and "method" not in problem
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [(0, 1, "member b.ptx is encrypted"), (2, 9, "not supported; method 9")],
+    ids=["encrypted", "Deflate64"],
+)
+def test_members_that_cannot_be_unpacked_are_named_with_a_way_out(
+    tmp_path: Path, field: int, value: int, said: str
+) -> None:
+    """What lies before one is reported all the same."""
+    data = bytearray(_zip({"a.ptx": ONE.encode(), "b.ptx": ONE.encode()}))
+    for header, start in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # APPNOTE 4.3.7, 4.3.12: flags, method
+        struct.pack_into("<H", data, data.rfind(header) + start + field, value)
+    whole, problem = check([write(tmp_path, "a.whl", bytes(data))], ["cpu"]).files
+    assert whole.path.endswith("!a.ptx") and whole.modules
+    assert said in problem.problem and "unpack the archive and check the directory" in problem.problem
+
+
 def test_members_are_files_of_their_own(tmp_path: Path) -> None:
     found = {name: file.read() for name, file in members(write(tmp_path, "a.whl", _zip(CONTENT)))}
     assert found == CONTENT

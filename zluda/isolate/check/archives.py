@@ -18,15 +18,8 @@ MOST_BYTES = 8 << 30
 
 _STEP = 1 << 20
 _TAR_NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".conda")
-_CORRUPT = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    NotImplementedError,
-    RuntimeError,
-)
+_CORRUPT = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+_ENCRYPTED = 1 << 0  # of a zip member's flags
 _ZIP = b"PK\x03\x04"
 
 Member = tuple[str, IO[bytes]]
@@ -68,11 +61,22 @@ def _zip_members(path: Path) -> Iterator[Member]:
         for info in archive.infolist():
             if info.is_dir():
                 continue
-            with archive.open(info) as stream:
+            with _opened(archive, info) as stream:
                 if info.filename.endswith(".tar.zst"):
                     yield from _zstandard_tar(stream, info.filename)
                 else:
                     yield from _unpacked(info.filename, stream)
+
+
+def _opened(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """A member, to be read. Raises Error, with a name and a way out, for one that cannot be unpacked here."""
+    why = "is encrypted" if info.flag_bits & _ENCRYPTED else ""
+    try:
+        if not why:
+            return archive.open(info)
+    except RuntimeError as error:  # a method that zipfile lacks (NotImplementedError), or this Python does
+        why = f"cannot be unpacked ({error}; method {info.compress_type})"
+    raise Error(f"member {info.filename} {why}: unpack the archive and check the directory")
 
 
 def _zstandard_tar(file: IO[bytes], name: str) -> Iterator[Member]:
