@@ -42,6 +42,16 @@ FAULT_CODES = {
 """``unsupported``: what this device cannot do; its detail is an index into ``CompiledKernel.refusals``."""
 
 
+REFUSAL = "zluda.refusal"
+"""On GPUs, a symbol of this compiler's own: four bytes of memory for the number of what stopped a launch,
+from 1.
+
+From :data:`STOPPED` on it is a kind of fault (:data:`FAULTS`), below that a refusal of the kernel's.
+"""
+
+STOPPED = 1 << 30
+
+
 def sized(fault: int, size: int) -> int:
     """A fault's number with the bytes of its access above it."""
     return fault | size << 8

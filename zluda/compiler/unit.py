@@ -9,9 +9,9 @@ from zluda.compiler import ir
 from zluda.compiler.analysis import barriers
 from zluda.compiler.analysis.recursion import recursive
 from zluda.compiler.contract import contract_function
-from zluda.compiler.layout import ALLOCA, SharedLayout, function_offset
+from zluda.compiler.layout import ALLOCA, SharedLayout, function_offset, parameter_layout
 from zluda.compiler.services import linked
-from zluda.compiler.target import APART, Dim3, Refusal, Together
+from zluda.compiler.target import APART, CompiledKernel, Dim3, Refusal, Together
 from zluda.compiler.textures import expanded
 from zluda.errors import Error, PtxError
 from zluda.ptx import Module
@@ -203,6 +203,25 @@ class Unit:
             return None
         return next(
             (s for s in function.body or () if isinstance(s, CallPrototype) and s.name == last.name), None
+        )
+
+    def finished(self, code: bytes, entry: str = "") -> CompiledKernel:
+        """The kernel with its code; ``entry`` names the function in it, if not as the kernel is."""
+        slots, size = parameter_layout(self.kernel.parameters)
+        return CompiledKernel(
+            name=self.kernel.name,
+            block=self.block,
+            entry=entry or self.kernel.name,
+            code=code,
+            symbols=tuple(self.symbols),
+            parameters=slots,
+            parameter_bytes=size,
+            shared_bytes=self.shared.static_bytes,
+            dynamic_shared_offset=self.shared.dynamic_offset,
+            instructions=self.instructions,
+            refusals=tuple(self.refusals),
+            one_warp=self.one_warp,
+            waits_for_blocks=self.waits_for_blocks,
         )
 
     # --- discovery -------------------------------------------------------------------------------------

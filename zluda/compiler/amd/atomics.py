@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd.machine import one
 from zluda.compiler.amd.memory import MemoryOps, sync_scope
+from zluda.compiler.gpu.thread import one
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lower.read_modify_write import failure, instruction_name, is_computed, swap_loop
 from zluda.compiler.services import EXCHANGE_128

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.atomics import AtomicOps
-from zluda.compiler.amd.machine import SHARED, one
 from zluda.compiler.amd.unit import BARRIERS, CLUSTER_BARRIER, TALLIES, VOTES
 from zluda.compiler.analysis.barriers import certain_partings, is_warp_barrier, meets, possible_partings
+from zluda.compiler.gpu.thread import SHARED, one
 from zluda.compiler.ir import Builder, Value, address_space, constant
 from zluda.compiler.target import WARP, Lanes, Refusal
 from zluda.errors import UnsupportedError

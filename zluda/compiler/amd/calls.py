@@ -1,14 +1,14 @@
-"""Functions on AMD GPUs: calls as on any GPU (``compiler/stack.py``), and an end to recursion too deep."""
+"""Functions on AMD GPUs: calls as on any GPU (``gpu/calls.py``), and an end to recursion too deep."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zluda.compiler import stack
 from zluda.compiler.amd.barriers import Together
 from zluda.compiler.amd.surroundings import packet
 from zluda.compiler.amd.warp import WarpOps
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.gpu import calls
 from zluda.compiler.native import NativeControl
 from zluda.compiler.unit import Unit
 
@@ -22,7 +22,7 @@ _STACK_LEFT = (
 
 def define_function(unit: Unit, name: str, ops: AmdOps) -> None:
     """Write a function that a kernel calls."""
-    stack.define_function(
+    calls.define_function(
         unit,
         name,
         ops,
@@ -44,5 +44,5 @@ def _guard_stack(f: FunctionCodegen, ops: AmdOps) -> None:
     b.label(on)
 
 
-class CallOps(stack.StackCalls, WarpOps):
+class CallOps(calls.StackCalls, WarpOps):
     """The call part of AMD's TargetOps."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.barriers import BarrierOps
-from zluda.compiler.amd.machine import GLOBAL, SHARED
 from zluda.compiler.amd.special import block_threads
 from zluda.compiler.amd.unit import CLUSTER_BARRIER, meets_cluster
+from zluda.compiler.gpu.thread import GLOBAL, SHARED
 from zluda.compiler.ir import Value, constant
 from zluda.errors import UnsupportedError
 

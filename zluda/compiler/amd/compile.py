@@ -15,13 +15,12 @@ from zluda.compiler.amd import clusters, slow
 from zluda.compiler.amd.barriers import Together
 from zluda.compiler.amd.calls import define_function
 from zluda.compiler.amd.inputs import in_all, unread_inputs
-from zluda.compiler.amd.llvm import Options, emit
-from zluda.compiler.amd.machine import CONSTANT
-from zluda.compiler.amd.memory import PARAMETERS
+from zluda.compiler.amd.llvm import TRIPLE, Options, emit
 from zluda.compiler.amd.ops import AmdOps
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, Target, target_id
-from zluda.compiler.amd.unit import ANY_BLOCK, MAX_THREADS, build_unit
+from zluda.compiler.amd.unit import MAX_THREADS, build_unit
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.gpu.thread import CONSTANT
 from zluda.compiler.large import choose_solo, is_large, is_quick
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower.approximate import choose_numerics
@@ -66,21 +65,7 @@ def compile_unit(
     else:
         text = _kernel_text(unit, ops, code_object_version)
         code = emit(text, Options(target_name, ops.wave_size, level=level(unit)))
-    slots, size = parameter_layout(unit.kernel.parameters)
-    return CompiledKernel(
-        name=unit.kernel.name,
-        block=ANY_BLOCK,
-        entry=unit.kernel.name,
-        code=code,
-        symbols=tuple(unit.symbols),
-        parameters=slots,
-        parameter_bytes=size,
-        shared_bytes=unit.shared.static_bytes,
-        dynamic_shared_offset=unit.shared.dynamic_offset,
-        refusals=tuple(unit.refusals),
-        one_warp=unit.one_warp,
-        instructions=unit.instructions,
-    )
+    return unit.finished(code)
 
 
 def level(unit: Unit) -> int:
@@ -193,7 +178,7 @@ def _module_text(body: str, unread: str, code_object_version: int, attributes: s
     """A module's IR; ``attributes`` are the kernel's beside those of all functions."""
     return "\n".join(
         [
-            'target triple = "amdgcn-amd-amdhsa"',
+            f'target triple = "{TRIPLE}"',
             body,
             f"attributes #0 = {{ convergent nounwind {unread} }}",
             f"attributes #1 = {{ convergent nounwind {unread} {attributes} }}",
@@ -247,5 +232,5 @@ def _define_kernel(unit: Unit, ops: AmdOps) -> None:
         size = clusters.parameter_bytes(size)
     if ops.one_warp:
         size = slow.parameter_bytes(size)
-    parameters = f"{CONSTANT} byref([{size} x i8]) align 16 {PARAMETERS.ref}" if size else ""
+    parameters = f"{CONSTANT} byref([{size} x i8]) align 16 {ops.parameters.ref}" if size else ""
     unit.ir.define(unit.kernel.name, f"amdgpu_kernel void @{unit.kernel.name}({parameters}) #1", f.b)

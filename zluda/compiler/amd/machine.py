@@ -5,26 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.targets import Target
+from zluda.compiler.gpu.thread import CONSTANT, Thread
 from zluda.compiler.ir import Builder, Value, constant
-from zluda.compiler.target import VARYING, Geometry, Lanes
 from zluda.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from zluda.compiler.codegen import FunctionCodegen
-
-CONSTANT, GLOBAL, SHARED, STACK, FLAT = (
-    "ptr addrspace(4)",
-    "ptr addrspace(1)",
-    "ptr addrspace(3)",
-    "ptr addrspace(5)",
-    "ptr",
-)
-"""LLVM's pointer types by where they point (LLVM "User Guide for AMDGPU Backend", "Address Spaces")."""
-
-
-def one(value: Value) -> Lanes:
-    """A thread's value: nothing is known of other threads', and LLVM finds out what a wave shares."""
-    return Lanes(VARYING, (value,))
 
 
 def structure_field(
@@ -32,7 +18,7 @@ def structure_field(
 ) -> Value:
     """A field of a structure, by its byte offset and width, loaded once at the function's entry (``i32``)."""
     offset, bits = place
-    pointer, field = "ptr addrspace(4)", f"%{structure}.{name}"
+    pointer, field = CONSTANT, f"%{structure}.{name}"
     f.b.module.declare(intrinsic, f"{pointer} ()")
 
     def lines() -> list[str]:
@@ -47,7 +33,7 @@ def structure_field(
     return f.at_entry(field.removeprefix("%"), "i32", lines)
 
 
-class Machine:
+class Machine(Thread):
     """A thread is a lane of the machine, so a register is one scalar of LLVM's, and who executes is EXEC.
 
     ``hidden_arguments``: the loader passes those of code objects of version 5. ``end_refused``: a wave that
@@ -55,8 +41,6 @@ class Machine:
     its lower half.
     """
 
-    geometry = Geometry(groups=1, width=1)
-    many_registers = True
     hidden_arguments = True
     end_refused = False
     one_warp = False

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zluda.compiler.amd.linker import Section, Symbol, read_object
-from zluda.compiler.amd.machine import STACK
 from zluda.compiler.amd.targets import Target
+from zluda.compiler.gpu.thread import LOCAL
 from zluda.compiler.library import LibraryFunction
 from zluda.compiler.relocatable import SHT_NOTE, merge
 from zluda.errors import Error
@@ -42,7 +42,7 @@ MEASURE = "zluda.measure"
 
 def measuring_kernel(function: str, pointers: int) -> str:
     """IR of a kernel that calls a function of so many pointers to scratch."""
-    arguments = ", ".join([f"{STACK} null"] * pointers)
+    arguments = ", ".join([f"{LOCAL} null"] * pointers)
     return (
         f"define amdgpu_kernel void @{MEASURE}() #1 {{\n  call void @{function}({arguments})\n  ret void\n}}"
     )

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.clusters import CLUSTER_REGISTERS, ClusterOps
-from zluda.compiler.amd.machine import Machine, one
+from zluda.compiler.amd.machine import Machine
 from zluda.compiler.amd.surroundings import external, grid_size, hardware, hidden, packet
 from zluda.compiler.analysis.shapes import constant_shape
 from zluda.compiler.clusters import IS_EXPLICIT, alias, cluster_constants
+from zluda.compiler.gpu.thread import one
 from zluda.compiler.idle import IDLE
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.target import UNIFORM, WARP, Lanes, Shape

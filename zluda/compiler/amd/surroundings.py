@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zluda.compiler.amd.machine import GLOBAL, Machine, structure_field
+from zluda.compiler.amd.machine import Machine, structure_field
+from zluda.compiler.gpu.thread import GLOBAL
 from zluda.compiler.ir import Value
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zluda import config
-from zluda.compiler.amd.machine import CONSTANT, STACK
 from zluda.compiler.analysis.barriers import is_barrier
+from zluda.compiler.gpu.thread import CONSTANT, LOCAL
 from zluda.compiler.layout import SharedLayout
 from zluda.compiler.services import EXCHANGE_128
 from zluda.compiler.target import APART, Dim3, Together
@@ -50,7 +50,7 @@ def build_unit(
     atomics = (i for i in _instructions(unit) if i.opcode == "atom")
     if any(i.type.bits == 128 for i in atomics):
         unit.include(EXCHANGE_128)
-    unit.ir.stack, unit.ir.tables, unit.ir.helpers = STACK, CONSTANT, "alwaysinline nounwind"
+    unit.ir.stack, unit.ir.tables, unit.ir.helpers = LOCAL, CONSTANT, "alwaysinline nounwind"
     barriers = list(_barriers(unit))
     own = [Variable(*v) for v, needed in _OWN_SHARED if any(map(needed, barriers))]
     if not unit.clustered and any(barrier.has("cluster") for barrier in barriers):

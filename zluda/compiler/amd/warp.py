@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zluda.compiler.amd.cluster_barrier import ClusterBarrierOps
-from zluda.compiler.amd.machine import one
+from zluda.compiler.gpu.thread import one
 from zluda.compiler.ir import Builder, Value, constant
 from zluda.compiler.lower.warp import source_lane
 from zluda.compiler.target import Lanes

@@ -14,7 +14,6 @@ from zluda.compiler.cpu.ops import CpuOps
 from zluda.compiler.cpu.solo import define_solo
 from zluda.compiler.ir import Approximate, Builder, Value, constant
 from zluda.compiler.large import choose_solo, is_large, is_quick
-from zluda.compiler.layout import parameter_layout
 from zluda.compiler.library import LibraryFunction
 from zluda.compiler.lower.approximate import choose_numerics
 from zluda.compiler.registers import Mask
@@ -47,25 +46,11 @@ _NUMERICS: dict[str, Callable[[Unit], Approximate]] = {
 
 def compile_unit(unit: Unit) -> CompiledKernel:
     """See :func:`zluda.compiler.compile_kernel`."""
-    slots, size = parameter_layout(unit.kernel.parameters)
     functions = library.reached(unit.outside, lambda name, wait: _library_function(name, unit, wait=wait))
     library.add_symbols(unit, functions)
     text = kernel_ir(unit)
     code = emit_object(text, quickly=is_quick(unit))
-    return CompiledKernel(
-        name=unit.kernel.name,
-        block=unit.block,
-        entry=ENTRY,
-        code=merge(code, [f.code for f in functions]) if functions else code,
-        symbols=tuple(unit.symbols),
-        parameters=slots,
-        parameter_bytes=size,
-        shared_bytes=unit.shared.static_bytes,
-        dynamic_shared_offset=unit.shared.dynamic_offset,
-        instructions=unit.instructions,
-        refusals=tuple(unit.refusals),
-        waits_for_blocks=unit.waits_for_blocks,
-    )
+    return unit.finished(merge(code, [f.code for f in functions]) if functions else code, ENTRY)
 
 
 def kernel_ir(unit: Unit) -> str:

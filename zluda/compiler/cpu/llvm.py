@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zluda.compiler.cpu.faults import fence_conditions, fence_merges
-from zluda.errors import Error
+from zluda.compiler.llvm import QUICK_PASSES, parse, run_passes
 
 FUNCTION_ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" '
@@ -26,17 +26,12 @@ so, and is twice as large.
 """
 
 _PASSES = (
-    "always_inliner",
-    "sroa",
-    "simplify_cfg",
+    *QUICK_PASSES,
     "instruction_combine",
     "sccp",
     "simplify_cfg",
     "aggressive_dce",
 )
-
-_FEWEST_PASSES = ("always_inliner", "sroa", "simplify_cfg")
-"""For large units (:mod:`zluda.compiler.large`)."""
 
 
 @functools.cache
@@ -73,29 +68,17 @@ def _compiled(text: str, *, optimize: bool, quickly: bool = False) -> Any:
     import llvmlite.binding as llvm
 
     machine = target_machine()
-    try:
-        module = llvm.parse_assembly(text)
-        module.verify()
-    except RuntimeError as error:
-        raise Error(f"the compiler wrote LLVM IR that is not valid: {error}") from error
+    module = parse(text)
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     if optimize:
-        module = optimize_quickly(module, machine, _FEWEST_PASSES if quickly else _PASSES)
+        module = optimize_quickly(module, machine, QUICK_PASSES if quickly else _PASSES)
     return module
 
 
 def optimize_quickly(module: Any, machine: Any, names: Sequence[str] = _PASSES) -> Any:
     """What the short list of passes makes of a module, kept from LLVM's faults in writing it."""
-    import llvmlite.binding as llvm
-
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-    tuning.loop_vectorization = tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, tuning)
-    passes = llvm.create_new_module_pass_manager()
-    for name in names:
-        getattr(passes, f"add_{name}_pass")()
-    passes.run(module, builder)
+    run_passes(module, machine, names, vectorize=False)
     return without_faults(module)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.gpu.calls import define_function
 from zluda.compiler.large import choose_solo, is_large
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.lower import families  # noqa: F401  (registers every lowering)
@@ -12,32 +13,15 @@ from zluda.compiler.native import LEAVE
 from zluda.compiler.nvptx import approximate
 from zluda.compiler.nvptx.control import LoopControl
 from zluda.compiler.nvptx.llvm import TRIPLE, emit
-from zluda.compiler.nvptx.memory import PARAMETERS
 from zluda.compiler.nvptx.ops import NvptxOps
 from zluda.compiler.nvptx.targets import target
-from zluda.compiler.nvptx.unit import ANY_BLOCK
-from zluda.compiler.stack import define_function
 from zluda.compiler.target import CompiledKernel
 from zluda.compiler.unit import Unit
 
 
 def compile_unit(unit: Unit, target_name: str) -> CompiledKernel:
     """A kernel, with what it calls, as PTX text. Raises UnsupportedError, naming the instruction."""
-    slots, size = parameter_layout(unit.kernel.parameters)
-    code = ptx_text(unit, target_name)
-    return CompiledKernel(
-        name=unit.kernel.name,
-        block=ANY_BLOCK,
-        entry=unit.kernel.name,
-        code=code,
-        symbols=tuple(unit.symbols),
-        parameters=slots,
-        parameter_bytes=size,
-        shared_bytes=unit.shared.static_bytes,
-        dynamic_shared_offset=unit.shared.dynamic_offset,
-        refusals=tuple(unit.refusals),
-        instructions=unit.instructions,
-    )
+    return unit.finished(ptx_text(unit, target_name))
 
 
 def ptx_text(unit: Unit, target_name: str, kind: str = "asm") -> bytes:
@@ -98,6 +82,6 @@ def _define_kernel(unit: Unit, ops: NvptxOps) -> None:
     slots, size = parameter_layout(unit.kernel.parameters)
     align = max([16, *(slot.align for slot in slots)])
     parameters = (
-        f'ptr byval([{size} x i8]) align {align} "nvvm.grid_constant" {PARAMETERS.ref}' if size else ""
+        f'ptr byval([{size} x i8]) align {align} "nvvm.grid_constant" {ops.parameters.ref}' if size else ""
     )
     unit.ir.define(unit.kernel.name, f'ptx_kernel void @"{unit.kernel.name}"({parameters}) #1', f.b)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from zluda.compiler.gpu.calls import StackCalls
 from zluda.compiler.nvptx.memory import MemoryOps
 from zluda.compiler.nvptx.passed_on import is_passed_on, pass_on
-from zluda.compiler.stack import StackCalls
-from zluda.compiler.target import Geometry, Lanes
+from zluda.compiler.target import Lanes
 from zluda.errors import UnsupportedError
 from zluda.ptx.module import Instruction
 
@@ -28,9 +28,6 @@ def _of_its_instruction(operation: str) -> Any:
 
 class NvptxOps(MemoryOps, StackCalls):
     """A thread by itself: the machine sees to its warp."""
-
-    geometry = Geometry(groups=1, width=1)
-    many_registers = True
 
     def own(self, instruction: Instruction) -> WarpLowering | None:
         """See :class:`~zluda.compiler.target.TargetOps`: what is passed on."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zluda.compiler.analysis.operands import split
+from zluda.compiler.gpu.thread import one
 from zluda.compiler.ir import Value
-from zluda.compiler.nvptx.surroundings import one
 from zluda.ptx.instructions import spell
 from zluda.ptx.module import (
     Address,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zluda.compiler.gpu.thread import CONSTANT, one
 from zluda.compiler.ir import Value
-from zluda.compiler.nvptx.unit import CONSTANT
-from zluda.compiler.target import UNIFORM, VARYING, Lanes, Shape
+from zluda.compiler.target import UNIFORM, Lanes, Shape
 from zluda.ptx.module import Register
 from zluda.ptx.special import SPECIAL_REGISTERS
 from zluda.ptx.types import ScalarType
@@ -19,11 +19,6 @@ SYMBOLS = "__zluda_symbols"
 
 _CHANGING = ("%clock", "%globaltimer", "%pm", "%smid", "%warpid")
 """Beginnings of the names of registers that may read otherwise the next time."""
-
-
-def one(value: Value) -> Lanes:
-    """A thread's value."""
-    return Lanes(VARYING, (value,))
 
 
 def symbol_address(f: FunctionCodegen, name: str) -> Value:

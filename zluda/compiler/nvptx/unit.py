@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from zluda.compiler.gpu.thread import FLAT, GLOBAL
 from zluda.compiler.target import Dim3
 from zluda.compiler.unit import Unit, kernel_unit
 from zluda.ptx import Module
 
 ANY_BLOCK: Dim3 = (1024, 1, 1)
 """Code serves every block shape."""
-
-GLOBAL, SHARED, CONSTANT, LOCAL, FLAT = (
-    "ptr addrspace(1)",
-    "ptr addrspace(3)",
-    "ptr addrspace(4)",
-    "ptr addrspace(5)",
-    "ptr",
-)
-"""LLVM's pointer types by where they point (LLVM "User Guide for NVPTX Back-end", "Address Spaces")."""
 
 
 def build_unit(module: Module, name: str, contract: str = "auto") -> Unit:

@@ -11,12 +11,11 @@ from typing import Generic, Protocol, TypeVar
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.linker import link
-from zluda.compiler.amd.memory import REFUSAL, STOPPED
 from zluda.compiler.amd.special import WORKSPACE
 from zluda.compiler.amd.unit import MAX_THREADS
 from zluda.compiler.layout import parameter_layout
 from zluda.compiler.services import linked
-from zluda.compiler.stops import FAULTS
+from zluda.compiler.stops import FAULTS, REFUSAL, STOPPED
 from zluda.compiler.target import APART, CompiledKernel, Together
 from zluda.device.amd.clusters import ClusterMemory
 from zluda.device.base import Dim3, KernelParameter
@@ -82,7 +81,7 @@ class Loader(Protocol[K_co]):
 
 
 class RefusalCell:
-    """The device's memory for the number of what stopped a launch (``zluda.compiler.amd.memory.REFUSAL``)."""
+    """The device's memory for the number of what stopped a launch (``zluda.compiler.stops.REFUSAL``)."""
 
     def __init__(self, memory: VariableMemory) -> None:
         self._memory = memory

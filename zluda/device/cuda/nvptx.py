@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.layout import parameter_layout
-from zluda.compiler.nvptx.memory import REFUSAL, STOPPED
 from zluda.compiler.nvptx.surroundings import SYMBOLS
 from zluda.compiler.nvptx.targets import target
 from zluda.compiler.services import linked
-from zluda.compiler.stops import FAULTS
+from zluda.compiler.stops import FAULTS, REFUSAL, STOPPED
 from zluda.compiler.target import CompiledKernel
 from zluda.device.base import APART, Dim3, Kernel, KernelParameter, Together
 from zluda.device.cuda.device import CudaDevice

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 
-from zluda.compiler.amd.memory import REFUSAL
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size, target_id
+from zluda.compiler.stops import REFUSAL
 from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
 from zluda.device.amd.hip import attributes
 from zluda.device.amd.hip.code import HipCode

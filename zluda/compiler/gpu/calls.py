@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zluda.compiler.codegen import FunctionCodegen
+from zluda.compiler.gpu.thread import one
 from zluda.compiler.ir import Value, constant
 from zluda.compiler.lower.calls import of_another_module
 from zluda.compiler.native import LEAVE, NativeControl
 from zluda.compiler.services import is_service
-from zluda.compiler.target import VARYING, CallValue, Lanes, Refusal, TargetOps
+from zluda.compiler.target import CallValue, Lanes, Refusal, TargetOps
 from zluda.compiler.unit import Unit
 from zluda.ptx.module import Register, Variable
 
@@ -36,7 +37,7 @@ def define_function(
     for variable, pointer in zip(function.parameters, pointers[len(function.returns) :], strict=True):
         if variable.space == "reg":
             loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
-            f.initialize(Register(variable.name, variable.type), _one(loaded))
+            f.initialize(Register(variable.name, variable.type), one(loaded))
     control(f).write()
     for variable, pointer in zip(function.returns, pointers, strict=False):
         if variable.space == "reg":
@@ -61,10 +62,6 @@ def stack_variable(f: FunctionCodegen, name: str) -> Variable | None:
         formal = (*f.function.returns, *f.function.parameters)
         return next((v for v in formal if v.name == name and v.space != "reg"), None)
     return None
-
-
-def _one(value: Value) -> Lanes:
-    return Lanes(VARYING, (value,))
 
 
 def _result(unit: Unit) -> str:
@@ -103,7 +100,7 @@ class StackCalls:
         for value, pointer, variable in zip(results, pointers, function.returns, strict=False):
             if value.target is not None:
                 loaded = f.b.load(f"i{variable.type.bits}", pointer, align=_align(variable))
-                f.write(value.target, _one(loaded))
+                f.write(value.target, one(loaded))
 
     def call_through(
         self,
