@@ -3,6 +3,7 @@
 # ruff: noqa: E501 (a row is a line)
 from __future__ import annotations
 
+from bench.detect.support import Change
 from zluda.records import dataclass
 
 LOWERING, GENERATION, RUNTIME, HARDWARE, RECORD = (
@@ -16,7 +17,7 @@ LOWERING, GENERATION, RUNTIME, HARDWARE, RECORD = (
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """``old`` stands once in the module's source, and ``new`` in its place when it is imported.
+    """``changes`` are texts that are read otherwise when their modules are imported (``tests/support/seeding``).
 
     ``layer`` is what is at fault, ``instructions`` the PTX that it spoils: beginnings of instructions, empty
     where no instruction is at fault. ``program`` is what is replayed, on ``device``.
@@ -26,14 +27,14 @@ class Bug:
     program: str
     layer: str
     instructions: tuple[str, ...]
-    module: str
-    old: str
-    new: str
+    changes: tuple[Change, ...]
     device: str = "gfx1030"
 
 
 def _row(name: str, program: str, layer: str, instructions: str, module: str, *change: str, device: str = "gfx1030") -> Bug:  # fmt: skip
-    return Bug(name, program, layer, tuple(instructions.split()), f"zluda.{module}", *change, device)
+    return Bug(
+        name, program, layer, tuple(instructions.split()), (Change(f"zluda.{module}", *change),), device
+    )
 
 
 _LANEWISE, _AMD, _EMULATOR = "compiler.lower", "compiler.amd", "device.amd.emulator"
@@ -83,14 +84,14 @@ BUGS = (
     _row("a barrier does not wait", "barriers", LOWERING, "barrier.sync", f"{_AMD}.barriers",
          'f.b.call("llvm.amdgcn.s.barrier", [])', "pass"),
     _row("stores at some offsets are 4 bytes off", "integers", LOWERING, "st.global", f"{_AMD}.memory",
-         "kind = _SPACES[space]\n", 'kind = _SPACES[space]\n        offset ^= 4 if space == "global" and offset >= 32 else 0\n'),
+         "kind = self.spaces[space]\n", 'kind = self.spaces[space]\n            offset ^= 4 if space == "global" and offset >= 32 else 0\n'),
     # LLVM
     _row("arithmetic shifts fill with zeros", "bits", GENERATION, "shr.s32 bfind.s32 bfe.s32", f"{_AMD}.llvm",
-         "    passes.run(module, builder)\n    return module",
-         '    passes.run(module, builder)\n    return _parse(str(module).replace(" ashr i32", " lshr i32")) if level else module'),
+         "else passes, level=level)\n    return module",
+         'else passes, level=level)\n    return parse(str(module).replace(" ashr i32", " lshr i32")) if level else module'),
     _row("products are sums", "rounding", GENERATION, "mul.rn.f32", f"{_AMD}.llvm",
-         "    passes.run(module, builder)\n    return module",
-         '    passes.run(module, builder)\n    return _parse(str(module).replace(" fmul float", " fadd float")) if level else module'),
+         "else passes, level=level)\n    return module",
+         'else passes, level=level)\n    return parse(str(module).replace(" fmul float", " fadd float")) if level else module'),
     # what surrounds kernels
     _row("a fill writes another value", "bits", RUNTIME, "", "driver.translated.memory",
          "pattern = (value & ((1 << 8 * width) - 1))", "pattern = (value & ((1 << 8 * width) - 3))"),
@@ -115,6 +116,6 @@ BUGS = (
     _row("v_exp_f32 is off by 2^-12", "approximations", HARDWARE, "ex2.approx", f"{_EMULATOR}.approximate",
          '"exp2": elementary.exp2,', '"exp2": lambda b, x: b.fmul(elementary.exp2(b, x), 1.000244140625),'),
     # the trace
-    Bug("a byte of the record is not as it was", "damaged/integers", RECORD, (), "", "", ""),
+    Bug("a byte of the record is not as it was", "damaged/integers", RECORD, (), ()),
 )  # fmt: skip
 """The last changes no source: the trace is damaged (:func:`bench.detect.programs.record`)."""

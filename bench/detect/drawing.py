@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.detect.bugs import HARDWARE, LOWERING, Bug
 from bench.detect.programs import PROGRAMS
+from bench.detect.support import Change
 from zluda.ptx import parse_module
 
 _TABLES = tuple(f"zluda.device.amd.emulator.table.{name}" for name in ("vector_float", "vector_integer"))
@@ -130,7 +131,7 @@ def _of_lowering(program: str) -> Iterator[Bug]:
         for new in _changed(line, _LOWERING):
             module = f"zluda.compiler.lower.{Path(file).stem}"
             name = f"{Path(file).stem}:{number} {new.strip()}"
-            yield Bug(name, program, LOWERING, tuple(sorted(opcodes)), module, line, new)
+            yield Bug(name, program, LOWERING, tuple(sorted(opcodes)), (Change(module, line, new),))
 
 
 def _of_emulator(program: str) -> Iterator[Bug]:
@@ -145,7 +146,8 @@ def _of_emulator(program: str) -> Iterator[Bug]:
                 continue
             opcodes = tuple(sorted(frozenset().union(*(used[name] for name in hit))))
             for new in _changed(statements, _TABLE):
-                yield Bug(f"{hit[0]}: {new}", program, HARDWARE, opcodes, module, line, f"{names} | {new}")
+                change = Change(module, line, f"{names} | {new}")
+                yield Bug(f"{hit[0]}: {new}", program, HARDWARE, opcodes, (change,))
 
 
 def places(kind: str, program: str) -> list[Bug]:
@@ -157,14 +159,13 @@ def drawn(bugs: dict[tuple[str, str], list[Bug]], seed: int) -> Iterator[Bug]:
     """In the order of drawing, without end of a place's kind: a kind by turns, a program, a place of it."""
     rng = random.Random(seed)
     kinds = sorted({kind for kind, _ in bugs})
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[tuple[Change, ...]] = set()
     while True:
         for kind in kinds:
             program = rng.choice(
                 sorted(program for one, program in bugs if one == kind and bugs[one, program])
             )
             bug = rng.choice(bugs[kind, program])
-            key = bug.module, bug.old, bug.new
-            if key not in seen:
-                seen.add(key)
+            if bug.changes not in seen:
+                seen.add(bug.changes)
                 yield bug

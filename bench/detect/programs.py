@@ -7,16 +7,13 @@ it is to leave is what the exact CPU device leaves, which stands for an NVIDIA G
 # ruff: noqa: E501 (a row is a line)
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from bench.detect.support import ROOT, TraceBuilder
 from zluda.records import dataclass
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "support"))
 
 THREADS, WORDS_IN, WORDS_OUT = 64, 8, 16
 _UNTOUCHED = 0x5A5A5A5A  # what the output holds before
@@ -299,8 +296,6 @@ def computed(program: Program, data: bytes, target: str = "cpu") -> bytes:
 
 def record(name: str, path: Path, *, damage: bool = False) -> Path:
     """Write a program's trace. ``damage``: with a byte of what the launch left that is not as it was."""
-    from trace_builder import TraceBuilder
-
     program, data = PROGRAMS[name], inputs_of(name)
     right = result = computed(program, data)
     if damage:

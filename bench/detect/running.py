@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,9 +12,9 @@ from typing import Any
 
 from bench.detect.bugs import Bug
 from bench.detect.programs import PROGRAMS, ROOT, trace_of
+from bench.detect.support import environment
 from zluda.records import dataclass
 
-SEEDING = Path(__file__).parent / "seeding"
 _LIMIT = 300.0  # seconds a command, generous: a bug takes a few
 
 
@@ -49,17 +48,6 @@ def names(expected: tuple[str, ...], instruction: str) -> bool:
     return any(text == one or text.startswith((f"{one}.", f"{one} ")) for one in expected)
 
 
-def environment(bug: Bug | None, cache: str) -> dict[str, str]:
-    """Of a command: with the bug, and with a kernel cache that no other bug's code comes from."""
-    found = {**os.environ, "ZLUDA_CACHE_DIR": cache}
-    found.pop("ZLUDA_CACHE_POLICY", None)
-    if bug is not None and bug.module:
-        patch = {"module": bug.module, "old": bug.old, "new": bug.new}
-        path = os.pathsep.join(filter(None, (str(SEEDING), os.environ.get("PYTHONPATH"))))
-        found |= {"PYTHONPATH": path, "SEEDED_BUG_OF_ZLUDA": json.dumps(patch)}
-    return found
-
-
 def look(bug: Bug, traces: Path) -> Found:
     """What ``zluda isolate`` says. Raises RuntimeError where it says nothing: the bug broke the tool."""
     trace = trace_of(bug.program, traces)
@@ -67,8 +55,8 @@ def look(bug: Bug, traces: Path) -> Found:
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-m", "zluda", "isolate", str(trace), "--device", bug.device, "--json"]
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, env=environment(bug, cache), timeout=_LIMIT,
-            check=False,
+            command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT, check=False,
+            env=environment(bug.changes, cache=Path(cache)),
         )  # fmt: skip
     if not done.stdout:
         raise RuntimeError(f"{bug.name}: status {done.returncode}: {done.stderr[-400:]}")
@@ -92,14 +80,13 @@ def has_effect(bug: Bug) -> bool:
     Nothing that is to find the bug takes part in that: the kernel is launched, and its output read.
     """
     left = []
-    for one in (None, bug):
+    for changes in ((), bug.changes):
         with tempfile.TemporaryDirectory() as cache:
-            found = environment(one, cache)
-            found["PYTHONPATH"] = os.pathsep.join(filter(None, (found.get("PYTHONPATH"), str(ROOT))))
             command = [sys.executable, "-c", _LEFT, bug.program, bug.device]
             done = subprocess.run(
-                command, capture_output=True, text=True, env=found, timeout=_LIMIT, check=False
-            )
+                command, capture_output=True, text=True, timeout=_LIMIT, check=False,
+                env=environment(changes, cache=Path(cache)),
+            )  # fmt: skip
             left.append(done.stdout if done.returncode == 0 else "")
     return left[0] != left[1]
 
@@ -120,7 +107,7 @@ def false_alarms(device: str, traces: Path) -> tuple[int, list[str]]:
                 device,
             ]
             done = subprocess.run(
-                command, cwd=ROOT, capture_output=True, env=environment(None, cache), check=False
+                command, cwd=ROOT, capture_output=True, env=environment((), cache=Path(cache)), check=False
             )
             if done.returncode:
                 failing.append(name)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from seeding import environment
+from seeding.table import FAULTS
 
 HERE = Path(__file__).parent
 CORPUS = HERE.parents[1] / "corpus"
-MUTATIONS = HERE / "mutations"
 
 # fault → (program that must notice, words of which one is in the name of the first kernel that differs)
 NOTICED = {
@@ -41,10 +41,7 @@ NOTICED_BY_ENVELOPE = {
 }
 
 
-def _replay(program: str, mutation: str | None, *options: str) -> tuple[int, dict[str, Any]]:
-    environment = dict(os.environ)
-    if mutation is not None:
-        environment |= {"PYTHONPATH": str(MUTATIONS), "MUTATION_OF_ZLUDA": mutation}
+def _replay(program: str, fault: str, *options: str) -> tuple[int, dict[str, Any]]:
     command = [
         sys.executable,
         "-m",
@@ -54,7 +51,8 @@ def _replay(program: str, mutation: str | None, *options: str) -> tuple[int, dic
         "--json",
         *(options or ("--device", "cpu")),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    seeded = environment(FAULTS[fault])
+    done = subprocess.run(command, capture_output=True, text=True, env=seeded, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from seeding import Change
+from seeding.table import FAULTS
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -18,13 +20,18 @@ from bench.detect.programs import PROGRAMS, computed, inputs_of
 from bench.detect.running import Found, look, names
 
 
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.module], ids=lambda bug: bug.name)
-def test_a_bug_changes_one_place(bug: Bug) -> None:
-    spec = importlib.util.find_spec(bug.module)
-    assert spec is not None and spec.origin is not None
-    source = Path(spec.origin).read_text()
-    assert source.count(bug.old) == 1
-    compile(source.replace(bug.old, bug.new), spec.origin, "exec")
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(bug.changes, id=bug.name) for bug in BUGS]
+    + [pytest.param(changes, id=name) for name, changes in FAULTS.items()],
+)
+def test_a_change_is_of_one_place(changes: tuple[Change, ...]) -> None:
+    for change in changes:
+        spec = importlib.util.find_spec(change.module)
+        assert spec is not None and spec.origin is not None
+        source = Path(spec.origin).read_text()
+        assert source.count(change.old) == 1
+        compile(source.replace(change.old, change.new), spec.origin, "exec")
 
 
 def test_names_of_bugs_and_their_instructions() -> None:
@@ -43,13 +50,15 @@ def test_an_instruction_is_named_by_its_beginning() -> None:
     assert not names((), "add.u32 %r1, %r2, %r3;")
 
 
-BUG = Bug("one", "bits", LOWERING, ("clz.b64",), "m", "a", "b")
+BUG = Bug("one", "bits", LOWERING, ("clz.b64",), (Change("m", "a", "b"),))
 
 
 def test_the_score_counts_what_is_right_of_what_is_asked() -> None:
     right = Found(BUG, "differs", LOWERING, "clz.b64 %r1, %d1;", "", 1.0)
     silent = Found(BUG, "", "none", "", "", 1.0)
-    runtime = Found(Bug("two", "bits", "runtime", (), "m", "a", "b"), "differs", HARDWARE, "", "", 1.0)
+    runtime = Found(
+        Bug("two", "bits", "runtime", (), (Change("m", "a", "b"),)), "differs", HARDWARE, "", "", 1.0
+    )
     told = score("all", [right, silent, runtime])
     assert told == "all: flagged 2 of 3 (67 %), layer 1 of 3 (33 %), instruction 1 of 2 (50 %)"
     assert "| two | runtime | yes | **no** | – | hardware unit |" in table([runtime])
@@ -58,7 +67,7 @@ def test_the_score_counts_what_is_right_of_what_is_asked() -> None:
 def test_drawing_repeats_and_never_draws_twice() -> None:
     bugs = {
         ("lowering", "bits"): [BUG],
-        ("emulator", "bits"): [BUG, Bug("two", "bits", HARDWARE, (), "m", "c", "d")],
+        ("emulator", "bits"): [BUG, Bug("two", "bits", HARDWARE, (), (Change("m", "c", "d"),))],
     }
     first, second = (list(islice(drawn(bugs, 7), 2)) for _ in range(2))
     assert first == second and first[0] != first[1]

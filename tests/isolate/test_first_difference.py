@@ -1,15 +1,15 @@
-"""Finding the instruction inside a launch, on copies of zluda with one fault each."""
+"""Finding the instruction inside a launch, with one fault each seeded into zluda."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
-from faulty import Faulty
 from kernels import HEADER
 from one_launch import record
+from seeding import run
+from seeding.table import FAULTS
 
 from zluda.isolate.values import first_difference
 
@@ -76,12 +76,9 @@ def line_of(ptx: str, text: str) -> int:
 
 
 @pytest.mark.slow
-def test_the_writer_of_what_was_loaded_is_followed(tmp_path: Path, mixing: tuple[str, int]) -> None:
+def test_the_writer_of_what_was_loaded_is_followed(mixing: tuple[str, int]) -> None:
     """Wrong is the third warp of the second block alone, which stores nothing that is wrong itself."""
-    table = "device/amd/emulator/table/vector_integer.py"
-    wrong = "D.u32 = select(S0.u32 == 200, reverse(S0.u32) ^ 4, reverse(S0.u32))"
-    copy = Faulty(tmp_path / "copy").patch(table, {"D.u32 = reverse(S0.u32)": wrong})
-    found: Any = copy.run(SCRIPT, mixing[0], str(mixing[1]))
+    found: Any = run(FAULTS["v_bfrev_b32_is_wrong_for_200"], SCRIPT, mixing[0], str(mixing[1]))
     assert found["text"] == "brev.b32 %r6, %r5;"
     assert (found["kind"], found["ptx_line"]) == ("value", line_of(MIXING, "brev.b32"))
     assert found["source"] == "mix.cu:17"

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seeding import environment
+from seeding.table import FAULTS
 
 from zluda.tracefile import open_trace
 
@@ -21,11 +23,9 @@ CORPUS = HERE.parents[1] / "corpus"
 
 
 def isolate(trace: Path, device: str, fault: str = "", *options: str) -> tuple[int, dict[str, Any]]:
-    environment = dict(os.environ)
-    if fault:
-        environment |= {"PYTHONPATH": str(HERE / "faults"), "FAULT_OF_ZLUDA": fault}
+    seeded = environment(FAULTS[fault]) if fault else dict(os.environ)
     command = [sys.executable, "-m", "zluda", "isolate", str(trace), "--device", device, "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=seeded, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -34,11 +34,11 @@ def isolate(trace: Path, device: str, fault: str = "", *options: str) -> tuple[i
 @pytest.mark.parametrize(
     ("fault", "layer", "words"),
     [
-        ("lowering", "lowering", ""),
-        ("amd_lowering", "lowering", "shfl.sync.down.b32"),
-        ("emulator", "hardware unit", "add.f32"),
-        ("optimiser", "code generation", "add.f32"),
-        ("flipped_bit", "code generation", "add.f32"),
+        ("add_is_sub", "lowering", ""),
+        ("amd_shuffle_takes_the_lane_beside", "lowering", "shfl.sync.down.b32"),
+        ("v_add_f32_subtracts", "hardware unit", "add.f32"),
+        ("optimiser_makes_differences_of_sums", "code generation", "add.f32"),
+        ("flipped_bit_in_gfx1030_code", "code generation", "add.f32"),
     ],
 )
 def test_the_layer_and_the_instruction_are_named(fault: str, layer: str, words: str) -> None:
@@ -74,7 +74,7 @@ def damage(trace: Path, kernel: str) -> int:
 
 @pytest.mark.nightly
 def test_a_fill_that_is_off_is_the_runtime() -> None:
-    status, found = isolate(CORPUS / "histogram" / "trace.bin", "cpu", "fill")
+    status, found = isolate(CORPUS / "histogram" / "trace.bin", "cpu", "fills_with_another_value")
     assert (status, found["layer"], found["sure"]) == (1, "runtime", "certain")
     assert "cuMemsetD" in found["reason"] and "count" in found["kernel"]
 

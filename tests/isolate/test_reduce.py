@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,12 +10,13 @@ from typing import Any
 
 import numpy
 import pytest
-from faulty import Faulty
 from one_launch import record
+from seeding import environment, run
+from seeding.table import FAULTS
 
 from zluda.errors import Error
 from zluda.isolate.reduce.repro import TRACE, check_folder
-from zluda.ptx import parse_module
+from zluda.ptx import Instruction, parse_module
 
 SCRIPT = """
 import dataclasses, json, sys
@@ -26,8 +26,6 @@ print(json.dumps(dataclasses.asdict(found), default=str))
 """
 
 COUNT = 256
-
-WHOLE = "D.u32 = (S0.u32 << S1.u32) + S2.u32"
 
 SUMS = """
 .visible .entry sums(.param .u64 sums_param_0, .param .u64 sums_param_1)
@@ -67,39 +65,42 @@ def record_sums(path: Path) -> int:
     return record(path, SUMS, "sums", [bytes(4 * COUNT), data], grid=(2, 1, 1), block=(128, 1, 1))
 
 
-def run_repro(folder: Path, copy: Path | None) -> subprocess.CompletedProcess[str]:
-    """The folder's own test, on the given copy of zluda or on this one."""
-    environment = {**os.environ, "ZLUDA_CACHE_POLICY": "off", "PYTHONPATH": str(copy or "")}
-    if copy is not None:
-        environment.pop("PYTHONPYCACHEPREFIX", None)
+def run_repro(folder: Path, fault: str = "nothing") -> subprocess.CompletedProcess[str]:
+    """The folder's own test, with a fault in zluda or without."""
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     return subprocess.run(
         [*command, "-c", os.devnull, str(folder / "test_repro.py")],
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment(FAULTS[fault]),
         cwd=folder,
         timeout=300,
     )
 
 
+def reduced(folder: Path, fault: str, call: int) -> Any:
+    """The reduction of a launch of ``trace.bin`` with a fault seeded, with which its repro fails alone."""
+    found = run(FAULTS[fault], SCRIPT, str(folder / "trace.bin"), str(call), str(folder / "repro"))
+    assert run_repro(folder / "repro", fault).returncode == 1
+    mended = run_repro(folder / "repro")
+    assert mended.returncode == 0, mended.stdout
+    return found
+
+
+def kept(folder: Path) -> tuple[Instruction, ...]:
+    """The instructions of the repro's kernel."""
+    return tuple(parse_module((folder / "repro" / "repro.ptx").read_text()).function("sums").instructions)
+
+
 @pytest.mark.slow
 def test_a_wrong_row_of_the_emulator_is_left_alone_with_its_inputs(tmp_path: Path) -> None:
     call = record_sums(tmp_path / "trace.bin")
-    table = "device/amd/emulator/table/vector_integer.py"
-    wrong = "D.u32 = reverse(S0.u32) ^ (S0.u32 >> 2 & 1)"
-    copy = Faulty(tmp_path / "copy").patch(table, {"D.u32 = reverse(S0.u32)": wrong})
-    folder = tmp_path / "repro"
-    found: Any = copy.run(SCRIPT, str(tmp_path / "trace.bin"), str(call), str(folder))
+    found = reduced(tmp_path, "v_bfrev_b32_is_wrong_for_some", call)
     assert found["difference"]["text"] == "brev.b32 %r9, %r8;"
     assert found["instructions"][0] < 12 < found["instructions"][1]
     assert (found["threads"], found["kept_bytes"][0] <= 8) == ([1, COUNT], True)
-    left = parse_module((folder / "repro.ptx").read_text()).function("sums").instructions
-    assert len(left) == found["instructions"][0]
-    assert run_repro(folder, copy.root).returncode == 1
-    mended = run_repro(folder, None)
-    assert mended.returncode == 0, mended.stdout
-    assert "brev.b32" in json.dumps((folder / "README.md").read_text())
+    assert len(kept(tmp_path)) == found["instructions"][0]
+    assert "brev.b32" in (tmp_path / "repro" / "README.md").read_text()
 
 
 FUSED = """
@@ -135,15 +136,10 @@ def test_a_fault_of_two_instructions_made_one_is_cut_down_step_by_step(tmp_path:
     """AMD has one instruction for the shift and the sum; what a log reads in between keeps them apart."""
     data = (numpy.arange(32, dtype="<u4") * 977 + 1).tobytes()
     call = record(tmp_path / "trace.bin", FUSED, "sums", [bytes(4 * 32), data])
-    table = "device/amd/emulator/table/vector_integer.py"
-    copy = Faulty(tmp_path / "copy").patch(table, {WHOLE: WHOLE.replace("+", "-")})
-    folder = tmp_path / "repro"
-    found: Any = copy.run(SCRIPT, str(tmp_path / "trace.bin"), str(call), str(folder))
+    found = reduced(tmp_path, "v_lshl_add_u32_subtracts", call)
     assert found["instructions"][0] < 12 < found["instructions"][1]
-    left = {i.opcode for i in parse_module((folder / "repro.ptx").read_text()).function("sums").instructions}
+    left = {instruction.opcode for instruction in kept(tmp_path)}
     assert {"shl", "add", "st"} <= left and not {"bra", "popc", "setp"} & left
-    assert run_repro(folder, copy.root).returncode == 1
-    assert run_repro(folder, None).returncode == 0
 
 
 WARP_SUM = """
@@ -178,16 +174,10 @@ def test_a_shuffle_lowered_wrong_is_left_alone_with_its_warp(tmp_path: Path) -> 
     data = (numpy.arange(64, dtype="<u4") ** 2 + 1).tobytes()
     buffers = [bytes(4 * 1024), data]
     call = record(tmp_path / "trace.bin", WARP_SUM, "warp_sum", buffers, block=(64, 1, 1))
-    right = "return one(self.from_lane(f, value.parts[0], chosen)), one(in_range)"
-    wrong = right.replace("chosen)", "f.b.and_(chosen, 30))")
-    copy = Faulty(tmp_path / "copy").patch("compiler/amd/warp.py", {right: wrong})
-    folder = tmp_path / "repro"
-    found: Any = copy.run(SCRIPT, str(tmp_path / "trace.bin"), str(call), str(folder))
+    found = reduced(tmp_path, "amd_shuffle_takes_even_lanes", call)
     assert found["difference"]["text"] == "shfl.sync.bfly.b32 %r4, %r2, %r3, 31, -1;"
     assert found["instructions"][0] < 12 < found["instructions"][1]
     assert found["threads"] == [32, 64]  # whole warps
-    assert run_repro(folder, copy.root).returncode == 1
-    assert run_repro(folder, None).returncode == 0
 
 
 def test_a_repro_takes_no_place_of_other_files(tmp_path: Path) -> None:
