@@ -34,6 +34,11 @@ class Grid:
         """Elements of one type from the allocation's start on."""
         return cls(kind, 0, kind.size)
 
+    @property
+    def each(self) -> int:
+        """Elements in a period."""
+        return len(self.columns) or self.kind.packed
+
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """The smallest range of whole periods around [start, stop); it may begin before the allocation."""
         first = (start - self.phase) // self.period * self.period + self.phase

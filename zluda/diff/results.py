@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zluda.diff.blame import Blame
 from zluda.diff.metrics import Metrics
+from zluda.diff.spots import Spots
 from zluda.diff.types.layout import UNKNOWN, Layout
 from zluda.errors import Error
 from zluda.records import dataclass
@@ -169,7 +170,8 @@ class BufferComparison:
     are the first differing elements; ``max_ulp``, ``max_absolute`` and ``max_relative`` run over the
     differing elements that have a distance. ``classes`` counts the differing elements by kind
     (``metrics.CLASSES``).
-    ``metrics`` says more of each field of the layout; empty where nothing differs.
+    ``metrics`` says more of each field of the layout; empty where nothing differs. ``spots`` says where in
+    the allocation elements differ.
     """
 
     allocation: int | None
@@ -188,6 +190,7 @@ class BufferComparison:
     classes: Mapping[str, int] = field(default_factory=dict)
     metrics: tuple[Metrics, ...] = ()
     layout: Layout = UNKNOWN
+    spots: Spots | None = None
 
     @property
     def identical(self) -> bool:

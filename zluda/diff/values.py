@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from zluda.diff import spots
 from zluda.diff.grid import Grid, grids, layout_named
 from zluda.diff.kinds import element_type
 from zluda.diff.metrics import CLASSES, Metrics, largest, measure, merged, metrics_of
@@ -42,12 +44,14 @@ def compare(
     known: bytes | None = None,
     first: int = FIRST_ELEMENTS,
     coordinates: Coordinates | None = None,
+    rows: tuple[int, int] | None = None,
 ) -> BufferComparison:
     """Compare two contents of ``[base + offset, base + offset + len(recorded))``.
 
     ``known`` has a byte a byte: where it is 0 the record does not know the byte and it is not compared (it
     reads as zero on both sides). Elements lie on the grid of the allocation at ``base`` that the layout has;
-    bytes of an element outside the range read as zero too. Raises ValueError where the lengths differ.
+    bytes of an element outside the range read as zero too. ``rows``: the byte of the allocation at which the
+    first row begins, and the bytes of each. Raises ValueError where the lengths differ.
     """
     if len(recorded) != len(replayed) or (known is not None and len(known) != len(recorded)):
         raise ValueError("record, replay and mask must have the same length")
@@ -68,10 +72,13 @@ def compare(
         return nothing
     recorded, replayed = masked(recorded, known), masked(replayed, known)
     presence = (known or b"\1" * size) if known is not None or _ragged(layout, offset, size) else None
+    rows = _whole_rows(layout, rows)
     parts = [
-        _field(grid, recorded, replayed, presence, nothing, first, coordinates) for grid, _ in grids(layout)
+        _field(grid, recorded, replayed, presence, nothing, first, coordinates, rows)
+        for grid, _ in grids(layout)
     ]
-    return _together(nothing, [part[0] for part in parts], [one for part in parts for one in part[1]], first)
+    elements = [one for part in parts for one in part[1]]
+    return _together(nothing, [part[0] for part in parts], elements, first, [part[2] for part in parts])
 
 
 def combine(parts: Sequence[BufferComparison], *, first: int = FIRST_ELEMENTS) -> BufferComparison:
@@ -88,7 +95,8 @@ def combine(parts: Sequence[BufferComparison], *, first: int = FIRST_ELEMENTS) -
         elements=sum(part.elements for part in parts),
     )
     metrics = [one for part in parts for one in part.metrics]
-    return _together(whole, metrics, [one for part in parts for one in part.first], first)
+    elements = [one for part in parts for one in part.first]
+    return _together(whole, metrics, elements, first, [part.spots for part in parts])
 
 
 def with_equal(comparison: BufferComparison, contents: Iterable[tuple[int, bytes]]) -> BufferComparison:
@@ -103,7 +111,8 @@ def with_equal(comparison: BufferComparison, contents: Iterable[tuple[int, bytes
         for grid, _ in grids(layout) if whole else ():
             bits = grid.take(whole, start + skipped)
             found.append(metrics_of(bits, bits, grid.kind, offset=grid.offset))
-    return _together(comparison, [*comparison.metrics, *found], comparison.first, len(comparison.first))
+    metrics = [*comparison.metrics, *found]
+    return _together(comparison, metrics, comparison.first, len(comparison.first), [comparison.spots])
 
 
 def masked(data: bytes, known: bytes | None) -> bytes:
@@ -132,6 +141,13 @@ def _ragged(layout: Layout, offset: int, size: int) -> bool:
     return bool((offset - layout.phase) % layout.period or (offset + size - layout.phase) % layout.period)
 
 
+def _whole_rows(layout: Layout, rows: tuple[int, int] | None) -> tuple[int, int]:
+    """(first byte, bytes of a row) of rows that hold whole elements; without such, of none (0)."""
+    if rows is not None and not (rows[0] - layout.phase) % layout.period and not rows[1] % layout.period:
+        return rows
+    return layout.phase % layout.period, 0
+
+
 def _field(
     grid: Grid,
     recorded: bytes,
@@ -140,21 +156,27 @@ def _field(
     of: BufferComparison,
     first: int,
     coordinates: Coordinates | None,
-) -> tuple[Metrics, list[Element]]:
-    """One field's metrics, and the first elements of it that differ. Where ``presence`` has zeros nothing was
-    compared.
+    rows: tuple[int, int],
+) -> tuple[Metrics, list[Element], spots.Spots | None]:
+    """One field's metrics, the first elements of it that differ, and where all lie that do. Where
+    ``presence`` has zeros nothing was compared.
     """
     import numpy as np
 
     left, right = grid.take(recorded, of.offset), grid.take(replayed, of.offset)
-    where = np.flatnonzero(left != right)[:first]
+    differs = left != right
+    where = np.flatnonzero(differs)[:first]
     elements = _elements(grid, left[where], right[where], where, of, coordinates)
     if presence is not None:
         there = grid.take(presence, of.offset) != 0
         if grid.kind.packed > 1:  # the lower half of a byte stands for both
             there = np.repeat(there[:: grid.kind.packed], grid.kind.packed)
         left, right = left[there], right[there]
-    return metrics_of(left, right, grid.kind, offset=grid.offset), elements
+        differs &= there
+    start, _ = grid.span(of.offset, of.offset + 1)
+    origin, pitch = rows
+    found = spots.spots_of(differs, start, grid.period, grid.each, origin=origin, pitch=pitch)
+    return metrics_of(left, right, grid.kind, offset=grid.offset), elements, found
 
 
 def _elements(
@@ -189,9 +211,15 @@ def _elements(
 
 
 def _together(
-    of: BufferComparison, metrics: Iterable[Metrics], elements: Iterable[Element], first: int
+    of: BufferComparison,
+    metrics: Iterable[Metrics],
+    elements: Iterable[Element],
+    first: int,
+    places: Iterable[spots.Spots | None],
 ) -> BufferComparison:
-    """A comparison with metrics of all its parts, one a field, and the first of its elements."""
+    """A comparison with metrics of all its parts, one a field, the first of its elements and the places of
+    all.
+    """
     by_field: dict[tuple[int, str], Metrics] = {}
     for one in metrics:
         key = (one.offset, one.element_type)
@@ -207,4 +235,5 @@ def _together(
         max_relative=largest(*(one.max_relative for one in found)),
         classes={name: count for name, count in classes.items() if count},
         metrics=tuple(found),
+        spots=reduce(spots.merged, places, None),
     )

@@ -211,6 +211,7 @@ class _Pieces:
                 offset=start + low,
                 known=None if known is None else known[low:high],
                 coordinates=region.place,
+                rows=region.rows,
                 **place,  # type: ignore[arg-type]
             )
             for start, left, right, known in self._runs(region.layout)
@@ -379,6 +380,7 @@ def judge_copy(
         name=one.record.name,
         known=known,
         coordinates=region.place if len(spans) == 1 else None,
+        rows=region.rows if len(spans) == 1 else None,
     )
     if len(spans) > 1:
         part = _placed(one, part, spans)

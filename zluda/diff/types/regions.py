@@ -41,6 +41,11 @@ class Region(NamedTuple):
     pitches: tuple[int, ...] = ()
     label: str = ""
 
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """(the byte of the allocation at which the first row begins, bytes of each), where there are any."""
+        return (self.start, self.pitches[-1]) if self.pitches else None
+
     def place(self, offset: int) -> tuple[int, ...]:
         """Coordinates of the element at a byte of the allocation, slowest first; empty without a pitch."""
         if not self.pitches:
