@@ -94,8 +94,7 @@ docs: setup  ## regenerate the tables of what is supported
 	$(BIN)/python scripts/generate_docs.py
 
 corpus: setup  ## record the corpus again (needs an NVIDIA GPU and nvcc)
-	ZLUDA=$(CURDIR)/$(BIN)/zluda $(BIN)/python scripts/record_corpus.py --out build/corpus
-	tar -xf build/corpus/corpus.tar -C corpus
+	$(BIN)/zluda corpus record
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build demo-report *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
