@@ -20,6 +20,11 @@ _COMPARISON = pattern(r"^  %\S+ = icmp (?:samesign )?(\w+) i(?:32|64) ([^\s,]+),
 _DEFINITION = pattern(r"^  (%\S+) = (\w+) ", re.MULTILINE)
 _NO_SUMS = {"load", "phi", "extractelement"}
 
+_TRAP = pattern(r"^  (?:tail )?call void @llvm\.trap\(\).*\n(?=  unreachable$)", re.MULTILINE)
+
+_SIMULATED_TRAPS = 11
+"""The generation for which LLVM writes a trap as several blocks of instructions."""
+
 _SUB_DWORD = (8, 9, 10)
 """Generations whose operands can be bytes and halves of registers (SDWA)."""
 _VALUE = re.compile(r"^  (%\S+) = (?:tail )?(\w+) (.*)", re.MULTILINE)
@@ -29,6 +34,14 @@ _READ_AS_FLOAT = re.compile(
 )
 _EXTENDS = {"sext", "ashr", "sdiv", "srem"}
 _SIGNED_FIELD = "@llvm.amdgcn.sbfe"
+_CONVERGENT = pattern(
+    r"@llvm\.amdgcn\.(?!workitem|workgroup|dispatch|queue|kernarg|implicitarg|mbcnt|lds)\w+"
+)
+_OR = pattern(r"^  (%\S+) = or (?:disjoint )?(i\d+) ([^\s,]+), ([^\s,]+)$", re.MULTILINE)
+_CHOSEN = pattern(r"^  (%\S+) = select i1 ([^\s,]+), (i\d+) ([^\s,]+), i\d+ ([^\s,]+)$", re.MULTILINE)
+_LABEL = pattern(r"^(\S+):")
+_NO_CHAIN = {"load", "atomicrmw", "cmpxchg", "alloca"}
+_WORDS = ("i32", "i64")
 _SAME_REGISTER = {
     *("trunc", "freeze", "bitcast", "select", "phi"),
     *("extractelement", "insertelement", "shufflevector"),
@@ -38,7 +51,8 @@ _SAME_REGISTER = {
 
 def fence(text: str, generation: int) -> str:
     """Every fence of this module that code for GPUs of a generation needs."""
-    text = fence_carries(fence_ballots(fence_products(text)))
+    text = fence_unions(fence_carries(fence_ballots(fence_products(text))))
+    text = fence_traps(text) if generation == _SIMULATED_TRAPS else text
     return fence_signs(text) if generation in _SUB_DWORD else text
 
 
@@ -48,6 +62,8 @@ def may_need_fences(text: str, generation: int) -> bool:
         ("fptrunc" in text and "half" in text)
         or ("ballot" in text and "fcmp" in text)
         or ("icmp ult i" in text and "zext i1" in text)
+        or _CONVERGENT.search(text) is not None
+        or (generation == _SIMULATED_TRAPS and "@llvm.trap" in text)
         or (generation in _SUB_DWORD and _may_extend(text))
     )
 
@@ -133,6 +149,89 @@ def _with_carries_apart(function: str) -> str:
         return f'  {again} = call {kind} asm "", "=v,0"({kind} {first})\n  {total} = {opcode} {kind} {rest}'
 
     return _SUM.sub(apart, function)
+
+
+def fence_unions(text: str) -> str:
+    """Keep constants that only the code generator finds out of ``or``.
+
+    LLVM 22 folds ``or x, -1`` of machine code to ``x`` (SIFoldOperands removes the wrong operand). IR has no
+    such ``or``; but two ballots that are the same to the code generator are not to IR's passes, and what is
+    made of them may be a constant, in another block than the ``or`` that it comes to. There, an operand
+    that stems from such a call of another block passes assembly without an instruction.
+    """
+    if _CONVERGENT.search(text) is None or not (_OR.search(text) or _CHOSEN.search(text)):
+        return text
+    return _FUNCTION.sub(lambda function: _with_unions_apart(function[0]), text)
+
+
+def _with_unions_apart(function: str) -> str:
+    sources, blocks = _origins(function)
+
+    def hidden(name: str, kind: str, value: str, at: int) -> tuple[str, str]:
+        """Lines that hide what is known of a value, and the value after them."""
+        if not sources.get(value, set()) - {blocks[name]}:
+            return "", value
+        wide = kind if kind in _WORDS else "i32"
+        first, same, last = (f"%union.{part}.{at}" for part in ("wide", "same", "narrow"))
+        extended = f"  {first} = zext {kind} {value} to {wide}\n" if wide != kind else ""
+        back = f"\n  {last} = trunc {wide} {same} to {kind}" if wide != kind else ""
+        given = first if wide != kind else value
+        call = f'  {same} = call {wide} asm "", "=v,0"({wide} {given})'
+        return f"{extended}{call}{back}\n", last if back else same
+
+    def union(match: re.Match[str]) -> str:
+        name, kind, *values = match.groups()
+        lines, kept = zip(
+            *(hidden(name, kind, value, match.start() + i) for i, value in enumerate(values)), strict=True
+        )
+        return (
+            "".join(lines) + match[0].replace(", ".join(values), ", ".join(kept)) if any(lines) else match[0]
+        )
+
+    def chosen(match: re.Match[str]) -> str:
+        name, condition, _, yes, _ = match.groups()
+        if yes not in ("true", "-1"):
+            return match[0]
+        lines, kept = hidden(name, "i1", condition, match.start())
+        return lines + match[0].replace(f"select i1 {condition},", f"select i1 {kept},", 1)
+
+    return _OR.sub(union, _CHOSEN.sub(chosen, function)) if any(sources.values()) else function
+
+
+def _origins(function: str) -> tuple[dict[str, set[str]], dict[str, str]]:
+    """For each value the blocks of the convergent calls that it is computed from, and its own block."""
+    sources: dict[str, set[str]] = {}
+    blocks: dict[str, str] = {}
+    block, again = "", True
+    while again:  # what a loop carries comes later in the text
+        again = False
+        for line in function.splitlines():
+            if (label := _LABEL.match(line)) is not None:
+                block = label[1]
+            if (value := _VALUE.match(line)) is None:
+                continue
+            name, opcode, rest = value.groups()
+            blocks[name] = block
+            if opcode in _NO_CHAIN:
+                continue
+            found = {block} if opcode == "call" and _CONVERGENT.search(rest) else set[str]()
+            for operand in _OPERAND.findall(rest):
+                found |= sources.get(operand, set())
+            if found - sources.get(name, set()):
+                sources[name] = found
+                again = " = phi " in function
+    return sources, blocks
+
+
+def fence_traps(text: str) -> str:
+    """Keep a trap from being the last thing in its block.
+
+    For gfx11 LLVM 22 writes a trap as blocks that it puts at a function's end. One at the end of its own
+    block has the pass that does so (finalize-isel) go on there: what stands in between is never finished,
+    and LLVM stops itself at a second trap, a call, or a sum of 64 bits. Behind the trap stands assembly
+    without an instruction.
+    """
+    return _TRAP.sub(lambda trap: trap[0] + '  call void asm sideeffect "", ""()\n', text)
 
 
 def fence_signs(text: str) -> str:
