@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from trial import apart
 
 import zluda
 from zluda.compiler.amd.disassembler import Line
+from zluda.compiler.amd.faults import fence_unions
 from zluda.compiler.cpu.llvm import emit_object
+from zluda.compiler.llvm import parse
 from zluda.device.amd.emulator.compile import HostCode
 from zluda.device.amd.emulator.decode import decode
 from zluda.ptx import parse_module
@@ -385,3 +388,44 @@ def doubles(device: str, statements: tuple[str, ...], given: np.ndarray) -> np.n
         kernel = opened.load_module(text).kernel("k")
         kernel.launch(grid=1, block=len(given), args=[values, results, np.float64(4.0)])
         return results.numpy().reshape(len(given), len(statements)).T
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_condition_that_is_found_to_hold_late_is_kept_by_or(device: str) -> None:
+    """LLVM's code generator found that all match, in another block, and folded ``or x, -1`` to ``x``."""
+    body = """mov.u32 %r3, %ntid.x; bmsk.clamp.b32 %r3, 0, %r3; match.all.sync.b32 %r1|%q0, 0, %r3;
+        setp.ne.b32 %q1, %r0, 2; setp.eq.f32 %q2, %f0, %f0;
+        @!%q1 bra E; setp.eq.or.f32 %q2, %f0, 0f3F800000, %q0; E: selp.b32 %r2, 1, 0, %q2;
+        selp.b32 %r4, 2, 0, %q0; add.u32 %r2, %r2, %r4; st.global.b32 [%p], %r2;"""
+    assert words(device, body, [5, 6, 7, 0x3F800000], threads=4) == [3] * 4
+
+
+_LATE = """define amdgpu_kernel void @k(ptr addrspace(1) %p, i32 %n, i1 %c) {
+entry:
+  %v = call i32 @llvm.amdgcn.ballot.i32(i1 true)
+  %w = call i32 @llvm.amdgcn.ballot.i32(i1 true)
+  %e = icmp eq i32 %v, %w
+  %s = select i1 %e, KIND -1, KIND 0
+  br i1 %c, label %then, label %end
+then:
+  %x = load KIND, ptr addrspace(1) %p
+  UNION
+  store KIND %y, ptr addrspace(1) %p
+  br label %end
+end:
+  store volatile KIND %s, ptr addrspace(1) %p
+  ret void
+}
+declare i32 @llvm.amdgcn.ballot.i32(i1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["i1", "i8", "i16", "i32", "i64"])
+@pytest.mark.parametrize("union", ["or KIND %x, %s", "or KIND %s, %x", "select i1 %e, KIND -1, KIND %x"])
+def test_what_is_found_late_is_hidden_from_or_of_every_width(kind: str, union: str) -> None:
+    text = _LATE.replace("UNION", f"%y = {union}").replace("KIND", kind)
+    fenced = fence_unions(text)
+    assert fenced.count(" asm ") == 1
+    parse(fenced)
+    here = re.sub(r"  br .*\n\w+:\n", "", text)
+    assert fence_unions(here) == here  # the code generator sees all of a block at once
