@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import time
@@ -13,7 +14,7 @@ from typing import Any
 from zluda.compiler import apart, cache, compile_kernel
 from zluda.compiler.cache.store import Store
 from zluda.compiler.precompile.sources import Shape, Source
-from zluda.compiler.target import Dim3, Together
+from zluda.compiler.target import CompiledKernel, Dim3, Together
 from zluda.errors import Error
 from zluda.ptx import Module, parse_module
 from zluda.records import dataclass
@@ -37,7 +38,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class KernelResult:
-    """What became of a kernel: ``status`` is ``compiled``, ``cached``, or a failure's kind, with a reason."""
+    """What became of a kernel: ``status`` is ``compiled``, ``cached``, or a failure's kind, with a reason.
+
+    ``code`` is a digest of the machine code; of the compiler's version too, where the code calls functions
+    that are compiled apart from it.
+    """
 
     kernel: str
     target: str
@@ -46,6 +51,7 @@ class KernelResult:
     seconds: float = 0.0
     reason: str = ""
     cluster: Dim3 | None = None
+    code: str = ""
 
     @property
     def failed(self) -> bool:
@@ -79,6 +85,7 @@ class ModuleResult:
                 "status": k.status,
                 "seconds": round(k.seconds, 4),
                 "reason": k.reason,
+                "code": k.code,
             }
             for k in self.kernels
         ]
@@ -136,8 +143,9 @@ def precompile(
         watched = _Watched(store)
         began = time.perf_counter()
         with cache.using(watched):
-            _compile(modules[task.module], task)
-        return json.dumps([watched.hit, time.perf_counter() - began]).encode()
+            made = _compile(modules[task.module], task)
+        seconds = time.perf_counter() - began
+        return json.dumps([watched.hit, seconds, _code_digest(modules[task.module], made)]).encode()
 
     for done, (task, outcome) in enumerate(apart.each_apart(tasks, work, jobs=jobs), 1):
         results[task.module].kernels.append(_result(task, outcome))
@@ -148,13 +156,24 @@ def precompile(
     return results
 
 
-def _compile(module: Module, task: Task) -> None:
+def _code_digest(module: Module, made: CompiledKernel) -> str:
+    from zluda.compiler.cache.key import compiler_version
+    from zluda.compiler.services import compiled_apart
+
+    digest = hashlib.blake2b(made.code, digest_size=16)
+    digest.update(repr((made.symbols, made.shared_bytes, made.dynamic_shared_offset, made.refusals)).encode())
+    if compiled_apart(module):
+        digest.update(compiler_version().encode())
+    return digest.hexdigest()
+
+
+def _compile(module: Module, task: Task) -> CompiledKernel:
     wave_size = 0
     if task.target != "cpu":
         from zluda.compiler.amd.targets import default_wave_size, target_id
 
         wave_size = default_wave_size(target_id(task.target).target)
-    compile_kernel(
+    return compile_kernel(
         module,
         task.kernel,
         task.target,
@@ -246,5 +265,5 @@ def _result(task: Task, outcome: apart.Outcome) -> KernelResult:
     if outcome.failure is not None:
         failure = outcome.failure
         return KernelResult(*told, failure.kind, reason=failure.reason, cluster=cluster)
-    hit, seconds = json.loads(outcome.value)
-    return KernelResult(*told, "cached" if hit else "compiled", seconds, cluster=cluster)
+    hit, seconds, code = json.loads(outcome.value)
+    return KernelResult(*told, "cached" if hit else "compiled", seconds, cluster=cluster, code=code)
