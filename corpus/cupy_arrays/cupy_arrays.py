@@ -18,7 +18,7 @@ whole = numpy.arange(600, dtype=numpy.int64) * 7919 % 1009
 gwhole = cupy.asarray(whole)
 
 squared = cupy.ElementwiseKernel("float32 a, float32 b", "float32 c", "c = (a - b) * (a - b) + 1", "squared")
-length = cupy.ReductionKernel("float32 a", "float32 r", "a * a", "a + b", "r = sqrt(a)", "0", "length")
+length = cupy.ReductionKernel("float32 a", "float32 root", "a * a", "a + b", "root = sqrt(a)", "0", "length")
 collatz = cupy.RawKernel(
     r"""
 extern "C" __global__ void collatz(const long long *start, int *steps, int count) {

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
     blur<true><<<blocks, threads>>>(in, half);
     blur<false><<<turned, threads>>>(half, soft);
     sobel<<<blocks, threads>>>(soft, size, direction);
-    thin<<<blocks, threads>>>(size, direction, mark, 12.0f, 60.0f);
+    thin<<<blocks, threads>>>(size, direction, mark, 40.0f, 187.0f);
     int rounds = 0;
     for (unsigned int now = 1; now && rounds < 64; rounds++) {
         CHECK(cudaMemset(changed, 0, sizeof now));

@@ -20,7 +20,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def log_softmax(x: torch.Tensor) -> torch.Tensor:
-    return torch.log_softmax(x.float(), -1).to(x.dtype).amax(0)
+    return torch.log_softmax(x.float(), -1).to(x.dtype).mean(0)
 
 
 def entropy(x: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,21 @@ def test_machine_code_goes_where_there_is_ptx(tmp_path: Path) -> None:
         assert [trace.image(image) for image in second.images] == [CUBIN + b"2"]  # there is nothing else
         check_whole(trace)
         require(trace, Part.CONTENTS, "replayed")
+
+
+def test_modules_go_of_which_no_launch_was_chosen(tmp_path: Path) -> None:
+    path = stripped(tmp_path, Part.UNUSED)
+    with open_trace(path) as trace:
+        used, unused = trace.module_list
+        assert used.images and not unused.images
+        assert trace.meta["stripped"] == ["unused"]
+        check_whole(trace)
+    with closing(sqlite3.connect(tmp_path / "a.bin")) as connection, connection:
+        connection.execute("UPDATE launch SET captured = 2")
+    with open_trace(tmp_path / "a.bin") as trace:
+        strip(trace, tmp_path / "c.bin", [Part.UNUSED])
+    with open_trace(tmp_path / "c.bin") as trace:
+        assert not any(module.images for module in trace.module_list)
 
 
 def test_contents_leave_the_file(tmp_path: Path) -> None:

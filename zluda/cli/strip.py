@@ -11,13 +11,15 @@ from zluda.cli.say import say
 @click.argument("file", metavar="FILE")
 @click.option("-o", "output", metavar="PATH", required=True, help="The trace to write.")
 @click.option("--machine-code", is_flag=True, help="Images of modules whose PTX is on record, but the PTX.")
+@click.option("--unused", is_flag=True, help="Images of modules of which no launch has its memory on record.")
 @click.option("--contents", is_flag=True, help="Bytes of memory and of arguments; their digests stay.")
 @click.option("--names", is_flag=True, help="Command, directories, host and library paths.")
 def command(file: str, output: str, **chosen: bool) -> None:
     """Write a trace without some of what it holds; without an option, without machine code.
 
-    A trace without machine code replays; on cuda:N the driver then compiles the PTX. A trace without contents
-    can be looked into, and replayed where the replay comes to them by itself. Scalars among the parameters
+    A trace without machine code replays; on cuda:N the driver then compiles the PTX. So does one without
+    unused modules: what was recorded with --kernel or --sample keeps what its chosen launches need. A trace
+    without contents can be looked into, and replayed where the replay comes to them by itself. Scalars among the parameters
     stay, and so do file names in PTX.
 
     Example: zluda strip trace.bin --machine-code --names -o report.bin

@@ -1,4 +1,5 @@
-"""Taking things out of a trace before it is shared: machine code, contents, what names the machine.
+"""Taking things out of a trace before it is shared: machine code, modules that no replay needs, contents, what
+names the machine.
 
 ``strip`` writes a copy; the source stays. What was taken out is in `meta` under ``stripped``, and whoever
 needs it is told so by name: the reader of contents, ``replay``, ``diff``.
@@ -32,6 +33,7 @@ class Part(StrEnum):
     """What can be taken out of a trace."""
 
     MACHINE_CODE = "machine-code"  # images of modules whose PTX is on record, but for that PTX
+    UNUSED = "unused"  # images of modules of which no launch has its memory on record
     CONTENTS = "contents"  # bytes of memory and of arguments: the digest of each stays
     NAMES = "names"  # command, directories, host: what says whose machine it was
 
@@ -48,6 +50,14 @@ _NAMES = ("command", "working_directory", "host", "libcuda", "environment")
 _NO_MACHINE_CODE = """
 DELETE FROM image WHERE kind != 'ptx' AND architecture IS NOT 'signatures'
     AND module IN (SELECT module FROM image WHERE kind = 'ptx')
+"""
+
+# A variable of a module may be reached by launches of others: where its contents are on record, it is used.
+_NO_UNUSED = """
+DELETE FROM image WHERE module NOT IN (
+    SELECT module FROM function JOIN shape ON shape.function = function.id JOIN launch ON launch.shape = shape.id
+        WHERE captured = 1 AND module IS NOT NULL
+    UNION SELECT module FROM allocation JOIN page ON page.allocation = allocation.id WHERE module IS NOT NULL)
 """
 
 # Contents of memory, and what arguments pointed to; a kernel's name and a module's PTX are neither.
@@ -97,6 +107,10 @@ def _without_values(text: str) -> str:
 
 def _drop_machine_code(copy: sqlite3.Connection, source: Trace) -> None:
     copy.execute(_NO_MACHINE_CODE)
+
+
+def _drop_unused(copy: sqlite3.Connection, source: Trace) -> None:
+    copy.execute(_NO_UNUSED)
 
 
 def _hide_names(copy: sqlite3.Connection, source: Trace) -> None:
@@ -166,6 +180,7 @@ _UNUSED_BLOBS = f"DELETE FROM blob WHERE id NOT IN ({schema.USED_BLOBS})"
 
 _TAKE_OUT: dict[Part, Callable[[sqlite3.Connection, Trace], None]] = {
     Part.MACHINE_CODE: _drop_machine_code,
+    Part.UNUSED: _drop_unused,
     Part.CONTENTS: _hide_contents,
     Part.NAMES: _hide_names,
 }
