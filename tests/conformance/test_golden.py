@@ -17,7 +17,7 @@ from isa_forms.kernels import Group, groups, result_bytes
 import zluda
 
 # Device → one kernel in so many is quick, one in so many is for `make test`; the rest is nightly.
-DEVICES = {"cpu": (12, 1), "gfx1030": (24, 2), "gfx1100": (48, 6), "gfx90a": (48, 6)}
+DEVICES = {"cpu": (12, 1), "interpreter": (6, 3), "gfx1030": (24, 2), "gfx1100": (48, 6), "gfx90a": (48, 6)}
 
 
 def _wanted(config: pytest.Config) -> list[Form]:

@@ -295,6 +295,13 @@ def _open_cpu(name: str, numerics: str, contract: str, check: str, schedule: int
     return CpuDevice(numerics=numerics, contract=contract, check=check, seed=schedule)
 
 
+def _open_interpreter(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
+    from zluda.device.interpreter import InterpreterDevice
+    from zluda.device.ptxas import sources
+
+    return InterpreterDevice(sources(contract), check=check)
+
+
 def _open_cuda(name: str, numerics: str, contract: str, check: str, schedule: int) -> base.Device:
     from zluda.device.cuda import CudaDevice
 
@@ -319,4 +326,11 @@ def _open_nvptx(name: str, numerics: str, contract: str, check: str, schedule: i
     return NvptxDevice(int(name.partition(":")[2]), numerics=numerics, contract=contract)
 
 
-_OPEN = {"cpu": _open_cpu, "cuda": _open_cuda, "gfx": _open_amd, "hip": _open_hip, "nvptx": _open_nvptx}
+_OPEN = {
+    "cpu": _open_cpu,
+    "interpreter": _open_interpreter,
+    "cuda": _open_cuda,
+    "gfx": _open_amd,
+    "hip": _open_hip,
+    "nvptx": _open_nvptx,
+}

@@ -8,6 +8,7 @@ from zluda.patterns import pattern
 # Kind → the numerics it has, its default first. An NVIDIA GPU's own arithmetic is NVIDIA's.
 NUMERICS: dict[str, tuple[str, ...]] = {
     "cpu": ("nvidia", "native"),
+    "interpreter": ("nvidia",),
     "cuda": ("nvidia", "native"),
     "gfx": ("native", "nvidia"),
     "hip": ("native", "nvidia"),
@@ -17,6 +18,7 @@ ENVELOPE = "envelope"
 """Numerics of the CPU device in a runner that draws envelopes (``zluda.replay.envelope``)."""
 CHECKS: dict[str, tuple[str, ...]] = {
     "cpu": ("none", "memory"),
+    "interpreter": ("none", "memory"),
     "gfx": ("none", "memory"),
     "cuda": ("none",),
     "hip": ("none",),
@@ -25,7 +27,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
 """Kind → which accesses it can test as they are made."""
 CONTRACTS = ("auto", "on", "off")
 
-_NAMES = pattern(r"(?P<kind>cpu|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
+_NAMES = pattern(r"(?P<kind>cpu|interpreter|(?P<gpu>cuda|hip|nvptx)(:(?P<ordinal>\d+))?|gfx[0-9a-f]+)")
 
 
 def resolve(name: str) -> str:
@@ -40,7 +42,7 @@ def resolve(name: str) -> str:
     match = _NAMES.fullmatch(name)
     if match is None:
         raise DeviceError(
-            name, "no such device", remedy="expected auto, cpu, cuda:N, hip:N, nvptx:N or gfxNNN"
+            name, "no such device", remedy="expected auto, cpu, interpreter, cuda:N, hip:N, nvptx:N or gfxNNN"
         )
     gpu = match["gpu"]
     full = f"{gpu}:{int(match['ordinal'] or 0)}" if gpu else name

@@ -22,6 +22,38 @@ class VariableMemory(Protocol):
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
 
 
+class AddressableMemory(Protocol):
+    """Memory whose ``allocate`` raises DeviceError for an address that it cannot give."""
+
+    def allocate(self, size: int, *, address: int | None = None) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def read(self, address: int, size: int) -> bytes: ...
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
+
+
+class Wherever:
+    """A device's memory for variables: where they are wanted if that can be had, else anywhere.
+
+    The replay relocates what points to those that are elsewhere.
+    """
+
+    def __init__(self, memory: AddressableMemory) -> None:
+        self._allocate = memory.allocate
+        self.free, self.read, self.write = memory.free, memory.read, memory.write
+
+    def allocate(self, size: int, address: int | None) -> int:
+        """See :class:`VariableMemory`. Raises DeviceError where there is no room at all."""
+        if address is not None:
+            try:
+                return self._allocate(size, address=address)
+            except DeviceError:
+                pass  # taken, or out of reach
+        return self._allocate(size)
+
+
 class FunctionAddresses:
     """Addresses of functions on one device: none is given twice, so that a pointer names one function."""
 
@@ -72,6 +104,10 @@ class Variables:
         """Where what code names by ``symbol`` is. Raises Error where nothing is so named."""
         return self._first_function if symbol == FUNCTIONS else self[symbol][0]
 
+    def function_address(self, name: str) -> int:
+        """The address of one of the module's functions."""
+        return self._first_function + function_offset(self.module.function_names, name)
+
     def free(self) -> None:
         """Give the memory back."""
         for address, _ in self._placed.values():
@@ -89,4 +125,4 @@ class Variables:
     def _address_of(self, name: str) -> int:
         if name in self._placed:
             return self._placed[name][0]
-        return self._first_function + function_offset(self.module.function_names, name)
+        return self.function_address(name)

@@ -71,8 +71,20 @@ def _amd(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
     )
 
 
+def _interpreter(setup: Mapping[str, Any], memory: Memory, numerics: str) -> Device:
+    from zluda.device.interpreter import InterpreterDevice
+    from zluda.device.ptxas import sources
+
+    seconds = _EMULATOR_SHARE * setup["time_limit"]
+    return InterpreterDevice(sources(setup["contract"]), memory, check=setup["check"], seconds=seconds)
+
+
 # Kind of device → (what makes it, the package whose modules may be imported late).
-_DEVICES = {"cpu": (_cpu, "zluda.device.cpu"), "gfx": (_amd, "zluda.device.amd")}
+_DEVICES = {
+    "cpu": (_cpu, "zluda.device.cpu"),
+    "gfx": (_amd, "zluda.device.amd"),
+    "interpreter": (_interpreter, "zluda.device.interpreter"),
+}
 
 
 def import_late(packages: Iterable[str]) -> None:

@@ -36,6 +36,7 @@ _GIB = 1 << 30
 FACTORIES: dict[str, tuple[str, bool, str]] = {
     "cpu": ("zluda.runner.devices:translated_driver", True, "host"),
     "gfx": ("zluda.runner.devices:translated_driver", True, "host"),
+    "interpreter": ("zluda.runner.devices:translated_driver", True, "host"),
     "hip": ("zluda.runner.devices:hip_driver", False, "gpu"),
     "cuda": ("zluda.driver.native:from_setup", False, ""),
     "nvptx": ("zluda.runner.devices:nvptx_driver", False, ""),

@@ -1,0 +1,1 @@
+"""The instructions, a module for each family of the PTX ISA manual's chapter 9.7."""
