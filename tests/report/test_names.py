@@ -94,8 +94,8 @@ def test_a_page_shows_it_and_has_the_mangled_one_at_hand() -> None:
     page = render([replay(MANGLED)])
     shown = "void scale&lt;float&gt;(float*, int)"
     assert (
-        page.count(f'<code title="{MANGLED}">{shown}</code>') == 2
-    )  # among the differences, and in the table
+        page.count(f'<code title="{MANGLED}">{shown}</code>') == 4
+    )  # in both tables, above the kernel and above its launch
     assert "<code>saxpy</code>" in render([replay("saxpy")])
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import click
 
 from zluda.cli import options
+from zluda.cli.typed import as_typed
 
 
 @click.command(name="diff")
@@ -51,7 +52,7 @@ def command(a: str, b: str, allow: str, dtypes: tuple[str, ...], html: str | Non
     if html is not None:
         from zluda.report.html import write_page
 
-        write_page([result], html)
+        write_page([result], html, made_by=as_typed(click.get_current_context()))
     sys.exit(result.exit_status(allowed))
 
 

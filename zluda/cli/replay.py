@@ -15,6 +15,7 @@ from zluda.cli import options
 from zluda.cli.progress import progress_bar
 from zluda.cli.say import say
 from zluda.cli.seconds import Seconds
+from zluda.cli.typed import as_typed
 from zluda.errors import Error
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ def command(
             from zluda.isolate.profile import profile as profiled
 
             result.meta = {**result.meta, "profile": profiled(result)}
+        if html is not None:
+            result = _with_code(result, file, inside=blame, time_limit=time_limit)
         _show(result, as_json=as_json)
         results.append(result)
         statuses.add(result.exit_status(allowed))
@@ -213,7 +216,7 @@ def command(
     if html is not None:
         from zluda.report.html import write_page
 
-        write_page(results, html, unread=unread)
+        write_page(results, html, unread=unread, made_by=as_typed(click.get_current_context()))
     sys.exit(next(status for status in _WORST_FIRST if status in statuses))
 
 
@@ -258,6 +261,22 @@ def _blamed(
             known=failing if alone else (),
         )
     return replace(result, blame=found)
+
+
+def _with_code(result: ReplayResult, file: str, *, inside: bool, time_limit: float | None) -> ReplayResult:
+    """The result with the code of kernels at fault, for the page; ``inside``: with the line that is."""
+    from dataclasses import replace
+
+    from zluda.diff.results import CountsAs
+
+    if all(one.verdict.counts_as is not CountsAs.FAILS for one in result.results):
+        return result
+    from zluda.isolate.listing import listings
+    from zluda.tracefile import open_trace
+
+    with open_trace(file) as trace:
+        found = listings(trace, result, inside=inside, time_limit=time_limit)
+    return replace(result, meta={**result.meta, "listings": found})
 
 
 def _explain(

@@ -298,6 +298,7 @@ class ReplayResult:
     mode: str = "stream"
     blame: Mapping[int, Blame] = field(default_factory=dict)  # of what fails, by call, where it was asked for
     classes_from: str = ""  # the trace whose PTX tells the kernels' classes
+    other: str = ""  # the other trace's path, where two traces were compared and nothing was replayed
 
     @property
     def verdict(self) -> Verdict:

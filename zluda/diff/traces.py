@@ -74,6 +74,7 @@ def compare_traces(
         results=results,
         seconds=time.monotonic() - started,
         meta=dict(left.meta),
+        other=str(right.path),
     )
 
 

@@ -77,8 +77,8 @@ def compare(
         _field(grid, recorded, replayed, presence, nothing, first, coordinates, rows)
         for grid, _ in grids(layout)
     ]
-    elements = [one for part in parts for one in part[1]]
-    return _together(nothing, [part[0] for part in parts], elements, first, [part[2] for part in parts])
+    differing = [one for part in parts for one in part[1]]
+    return _together(nothing, [part[0] for part in parts], differing, first, [part[2] for part in parts])
 
 
 def combine(parts: Sequence[BufferComparison], *, first: int = FIRST_ELEMENTS) -> BufferComparison:

@@ -1,42 +1,48 @@
-"""Results as one HTML page that needs nothing else: styles inline, no scripts, opens from a file."""
+"""Results as one HTML page that needs nothing else: style and script are inline, it opens from a file.
+
+Without its script the page shows all that it has; the script sorts tables and copies commands. A policy in
+the page lets no other script run, and nothing be fetched: names in a trace are anybody's.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from zluda.diff.metrics import CLASSES, Metrics
 from zluda.diff.proof import Proof
-from zluda.diff.results import BufferComparison, CountsAs, LaunchResult, ReplayResult, Verdict, worst
+from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict, worst
 from zluda.errors import Error
-from zluda.report import profile, recording, words
+from zluda.report import commands, profile, recording, words
+from zluda.report.figures import TONES, lanes
+from zluda.report.kernel_sections import compared, sections
 from zluda.report.names import readable
 from zluda.report.proof import sentence
 from zluda.report.side_by_side import Grid, Unread
-from zluda.report.summary import failures, other_reasons, shown_launches
+from zluda.report.summary import other_reasons, shown_launches
 from zluda.report.terminal import MARKS
 
 _PAGE_START = b"<!doctype html"
-_SHOWN_ROWS = 2000
+_SHOWN_ROWS = 5000
 _SHOWN_KERNELS = 200
-_SHOWN_DIFFERENCES = 20
 _SHOWN_REASONS = 50
 _SHOWN_GUILTY = 20
 _OPEN_ROWS = 40  # longer lists start folded
 
-_TONES = {
-    CountsAs.HOLDS: "holds",
-    CountsAs.FAILS: "fails",
-    CountsAs.CANNOT_TELL: "unclear",
-    CountsAs.NEUTRAL: "neutral",
-}
 
-
-def write_page(results: Sequence[ReplayResult], path: str | Path, *, unread: Sequence[Unread] = ()) -> None:
-    """Write ``results`` to one page at ``path``; missing directories are made.
+def write_page(
+    results: Sequence[ReplayResult],
+    path: str | Path,
+    *,
+    unread: Sequence[Unread] = (),
+    made_by: str = "",
+) -> None:
+    """Write ``results`` to one page at ``path``; missing directories are made. ``made_by``: by which command.
 
     Raises :class:`Error` naming the file where it cannot be written.
     """
@@ -44,7 +50,7 @@ def write_page(results: Sequence[ReplayResult], path: str | Path, *, unread: Seq
     check_place(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(results, unread=unread), "utf-8")
+        path.write_text(render(results, unread=unread, made_by=made_by), "utf-8")
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from error
 
@@ -68,7 +74,7 @@ def check_place(path: str | Path) -> None:
         raise Error(f"{path}: is there and is not an HTML page; not replaced, choose another name")
 
 
-def render(results: Sequence[ReplayResult], *, unread: Sequence[Unread] = ()) -> str:
+def render(results: Sequence[ReplayResult], *, unread: Sequence[Unread] = (), made_by: str = "") -> str:
     """The page as text. Every value is escaped: names in a trace are anybody's."""
     import jinja2
     from markupsafe import Markup
@@ -77,14 +83,22 @@ def render(results: Sequence[ReplayResult], *, unread: Sequence[Unread] = ()) ->
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
     chip = environment.from_string('<span class="chip {{ tone }}">{{ mark }} {{ name }}</span>')
 
+    @cache  # a page has thousands
     def make_chip(verdict: Verdict) -> Markup:
-        tone, mark = _TONES[verdict.counts_as], MARKS[verdict.counts_as]
+        tone, mark = TONES[verdict.counts_as], MARKS[verdict.counts_as]
         return Markup(chip.render(tone=tone, mark=mark, name=verdict.value))
 
     environment.globals["chip"] = make_chip  # macros see globals
     template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
-    style = Markup(files.joinpath("page.css").read_text("utf-8"))
-    return template.render(page=_page(results, unread), style=style)
+    style, script = (files.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    found = _page(results, unread) | {"made_by": made_by, "policy": _policy(script)}
+    return template.render(page=found, style=Markup(style), script=Markup(script))
+
+
+def _policy(script: str) -> str:
+    """Content Security Policy (W3C, level 3): this script, inline styles, and nothing from elsewhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def _page(results: Sequence[ReplayResult], unread: Sequence[Unread]) -> dict[str, Any]:
@@ -99,7 +113,7 @@ def _page(results: Sequence[ReplayResult], unread: Sequence[Unread]) -> dict[str
         "title": f"zluda: {headline}",
         "headline": _capital(headline),
         "lead": _capital(lead),
-        "tone": _TONES[counts_as],
+        "tone": TONES[counts_as],
         "mark": MARKS[counts_as],
         "several": len(results) + len(unread) > 1,
         "results": found,
@@ -120,7 +134,7 @@ def _headline(results: Sequence[ReplayResult], unread: Sequence[Unread], grid: G
         headline, _, rest = words.headline(results[0]).partition("; ")
         return headline, rest
     everything = [found for result in results for found in result.results]
-    lead = f"{words.things(everything)}, {_compared(everything)} compared with what the GPU computed"
+    lead = f"{words.things(everything)}, {compared(everything)} compared with what the GPU computed"
     guilty = next(grid.guilty(), None)
     divergence = guilty and guilty[2].first_divergence
     if guilty and divergence:
@@ -167,7 +181,7 @@ def _side_by_side(
                 "readable": readable(row.kernel),
                 "calls": f"{row.calls:,}",
                 "cells": [
-                    cell and {"tone": _TONES[cell.verdict.counts_as], "text": cell.verdicts}
+                    cell and {"tone": TONES[cell.verdict.counts_as], "text": cell.verdicts}
                     for cell in row.cells
                 ],
             }
@@ -211,10 +225,11 @@ def _profile(result: ReplayResult) -> dict[str, Any] | None:
 
 
 def _result(result: ReplayResult, number: int) -> dict[str, Any]:
-    failing = failures(result, _SHOWN_DIFFERENCES)
+    kernels, kernels_left_out = sections(result, f"trace-{number}")
+    anchors = {one["kernel"]: one["anchor"] for one in kernels if one["section"]}
+    drawn, lanes_left_out = lanes(result.results) if len(result.results) > 1 else ([], 0)
     rows = shown_launches(result, _SHOWN_ROWS)
     counts = result.counts
-    total_failing = sum(count for verdict, count in counts.items() if verdict.counts_as is CountsAs.FAILS)
     kinds = [found.kind for found in result.results]
     return {
         "anchor": f"trace-{number}",
@@ -222,18 +237,28 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "device": words.where(result),
         "emulated": result.emulated,
         "verdict": result.verdict,
-        "tone": _TONES[result.verdict.counts_as],
+        "tone": TONES[result.verdict.counts_as],
         "mark": MARKS[result.verdict.counts_as],
         "headline": _capital(words.headline(result)),
         "facts": _facts(result),
         "launches": f"{kinds.count('launch'):,}",
         "copies": f"{kinds.count('copy'):,}",
-        "compared": _compared(result.results),
+        "compared": compared(result.results),
         "seconds": words.seconds(result.seconds),
-        "share": [(_TONES[verdict.counts_as], counts[verdict]) for verdict in Verdict if counts[verdict]],
+        "share": [(TONES[verdict.counts_as], counts[verdict]) for verdict in Verdict if counts[verdict]],
         "share_text": ", ".join(f"{counts[v]:,} {v.value}" for v in Verdict if counts[v]),
-        "differences": [_difference(found, result) for found in failing],
-        "differences_left_out": total_failing - len(failing),
+        "command": commands.of_result(result),
+        "lanes": [
+            {"anchor": anchors.get(lane.kernel), "readable": readable(lane.kernel), "lane": lane}
+            for lane in drawn
+        ],
+        "lanes_left_out": lanes_left_out,
+        "first_call": result.results[0].call if result.results else 0,
+        "last_call": result.results[-1].call if result.results else 0,
+        "kernels": kernels,
+        "sections": _in_order([one for one in kernels if one["section"]]),
+        "kernels_left_out": kernels_left_out,
+        "fails": result.verdict.counts_as is CountsAs.FAILS,
         "reasons": other_reasons(result, _SHOWN_REASONS),
         "relocated_title": _capital(words.relocated(result)),
         "relocated": result.relocated,
@@ -245,6 +270,15 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "rows_left_out": len(result.results) - len(rows),
         "open": len(rows) <= _OPEN_ROWS,
     }
+
+
+def _in_order(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What fails in its own right first, then what inherits, then the rest; copies only where they fail."""
+
+    def rank(one: dict[str, Any]) -> tuple[bool, bool, int]:
+        return not one["fails"], one["verdict"] is Verdict.INHERITED, one["first"] or 0
+
+    return sorted((one for one in sections if one["fails"] or not one["copy"]), key=rank)
 
 
 def _facts(result: ReplayResult) -> list[tuple[str, str]]:
@@ -274,67 +308,14 @@ def _row(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
         "grid": words.dimensions(result.grid),
         "block": words.dimensions(result.block),
         "verdict": result.verdict,
-        "compared": _compared([result]),
+        "compared": compared([result]),
+        "bytes": sum(buffer.bytes_compared for buffer in result.buffers),
         "recorded": words.seconds(result.recorded_seconds),
+        "recorded_seconds": result.recorded_seconds or 0,
         "replayed": words.seconds(result.seconds),
+        "replayed_seconds": result.seconds or 0,
+        "severity": result.verdict.severity,
     }
-
-
-def _difference(result: LaunchResult, of: ReplayResult) -> dict[str, Any]:
-    return {
-        "held_to": words.held_to(of, result.kernel),
-        "layer": str(of.blame[result.call]) if result.call in of.blame else "",
-        "call": result.call,
-        "kernel": result.kernel,
-        "readable": readable(result.kernel),
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "buffers": [_buffer(buffer) for buffer in result.buffers if not buffer.identical],
-    }
-
-
-def _buffer(buffer: BufferComparison) -> dict[str, Any]:
-    elements = f"{words.plural(buffer.elements, 'element')} ({words.typed(buffer)})"
-    facts = [f"{buffer.differing:,} of {elements} differ"]
-    facts += [f"{count:,} × {CLASSES[name]}" for name, count in buffer.classes.items() if name != "value"]
-    if buffer.max_ulp is not None:
-        facts.append(f"by up to {words.number(buffer.max_ulp, 4)} ULP")
-    if buffer.max_absolute is not None:
-        facts.append(f"at most {words.number(buffer.max_absolute, 4)} apart")
-    pairs = [(element, words.Pair.of(buffer, element)) for element in buffer.first]
-    return {
-        "label": buffer.label,
-        "summary": "; ".join(facts),
-        "metrics": [
-            _metrics(one, several=len(buffer.metrics) > 1) for one in buffer.metrics if one.differing
-        ],
-        "elements": [
-            {
-                "index": element.label,
-                "address": f"{element.address:#x}",
-                "recorded": pair.recorded,
-                "replayed": pair.replayed,
-                "ulp": pair.ulp,
-            }
-            for element, pair in pairs
-        ],
-    }
-
-
-def _metrics(metrics: Metrics, *, several: bool) -> str:
-    """A line of what more there is to say of one field."""
-    facts = [f"{metrics.equal:,} equal bit for bit"]
-    unit = "difference" if metrics.max_ulp is None else "ULP"
-    facts += [f"by {unit}: {words.spread(metrics)}"] if metrics.steps else []
-    facts += [f"relative {words.number(metrics.max_relative, 4)}"] if metrics.max_relative else []
-    facts += [f"NMSE {words.number(metrics.nmse, 4)}"] if metrics.recorded and metrics.error.mantissa else []
-    facts += [told] if (told := words.shares(metrics)) else []
-    head = f"{metrics.element_type} at byte {metrics.offset}: " if several else ""
-    return head + "; ".join(facts)
-
-
-def _compared(results: Sequence[LaunchResult]) -> str:
-    return words.size(sum(buffer.bytes_compared for result in results for buffer in result.buffers))
 
 
 def _capital(text: str) -> str:

@@ -64,7 +64,7 @@ def _fails(result: ReplayResult) -> str:
     for verdicts, one, several in _FAILURES:
         count = sum(counts[verdict] for verdict in verdicts)
         if count:
-            verbs.append(f"{count} {one if count == 1 else several}")
+            verbs.append(f"{count:,} {one if count == 1 else several}")
     divergence = result.first_divergence
     assert divergence is not None
     text = f"{' and '.join(verbs)} of {things(result.results)} on {where(result)}; {first(divergence)}"
