@@ -33,6 +33,7 @@ from zluda.ptx import (
     print_module,
 )
 from zluda.ptx.constants import ConstantError, parse_integer
+from zluda.ptx.printer import print_function
 
 DATA = Path(__file__).parent / "data"
 REAL = sorted(DATA.glob("*.ptx"))
@@ -516,3 +517,15 @@ def test_errors_are_raised_again_for_the_same_function() -> None:
 
 def test_bytes_with_trailing_nuls() -> None:
     assert parse_module((HEAD + ".entry k { ret; }").encode() + b"\0\0\0").kernel_names == ("k",)
+
+
+def test_a_pragma_is_printed_on_its_side_of_a_label() -> None:
+    text = (
+        '.entry k { .reg .pred %p; .pragma "nounroll"; L: @%p bra L; M: .pragma "nounroll"; @%p bra M; ret; }'
+    )
+    function = parse_module(HEAD + text).function("k")
+    assert [p.before_label for p in function.pragmas] == [True, False]
+    printed = print_function(function)
+    again = parse_module(HEAD + printed).function("k")
+    assert again.pragmas == function.pragmas
+    assert printed.index("nounroll") < printed.index("L:") < printed.index("M:") < printed.rindex("nounroll")

@@ -223,6 +223,10 @@ class BodyParser:
             name, offset = self._label
             self._label = None
             self.body.append(LabelStatement(self._label_name(name), self._locate(offset)))
+            at = len(self.pragmas)
+            while at and self.pragmas[at - 1].ordinal == self.ordinal:
+                at -= 1
+                self.pragmas[at] = replace(self.pragmas[at], before_label=True)
 
     def _label_name(self, name: str) -> str:
         found = self.scope.find(name)

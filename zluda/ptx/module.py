@@ -239,10 +239,15 @@ class DebugLine:
 
 @dataclass(frozen=True, slots=True)
 class Pragma:
-    """``.pragma "…"`` before the instruction ``ordinal``."""
+    """``.pragma "…"`` before the instruction ``ordinal``; ``before_label``: before its label, too.
+
+    ptxas looks for ``nounroll`` in the block that a loop begins with (PTX ISA 11.5), and that begins with
+    its label.
+    """
 
     ordinal: int
     text: str
+    before_label: bool = False
 
 
 Statement = Instruction | LabelStatement | BranchTargets | CallPrototype

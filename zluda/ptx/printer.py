@@ -127,15 +127,20 @@ def _declarations(function: Function) -> Iterator[str]:
 def _body(function: Function, body: Iterable[Statement]) -> Iterator[str]:
     """Statements, with the pragmas and ``.loc`` lines before the instruction they belong to."""
     notes: dict[int, list[str]] = {}
+    early: dict[int, list[str]] = {}
     for pragma in function.pragmas:
-        notes.setdefault(pragma.ordinal, []).append(f".pragma {_quoted(pragma.text)};")
+        where = early if pragma.before_label else notes
+        where.setdefault(pragma.ordinal, []).append(f".pragma {_quoted(pragma.text)};")
     for line in function.debug_lines:
         notes.setdefault(line.ordinal, []).append(_debug_line(line))
+    following = 0
     for statement in body:
+        yield from early.pop(following, ())
         if isinstance(statement, Instruction):
             yield from notes.pop(statement.ordinal, ())
+            following = statement.ordinal + 1
         yield print_statement(statement)
-    for left in notes.values():
+    for left in (*early.values(), *notes.values()):
         yield from left
 
 

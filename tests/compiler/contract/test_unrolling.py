@@ -21,8 +21,8 @@ RECORDED: dict[str, str] = json.loads(
 """The seed of a random kernel to a digest of what an H200 computed of it (driver 580.159.04)."""
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-FEW = (239, 616, 624, 953, 1067, 1254)
-"""Random kernels in which unrolling matters, small ones; and two that choose by ``x < x``."""
+FEW = (239, 394, 616, 624, 766, 953, 1067, 1254)
+"""Random kernels in which unrolling matters, small ones; and three that choose by ``x < x``."""
 THREADS = 12
 BODY = "add.f32 %s, %s, %p; mul.f32 %p, %s, %f;"
 COUNTED = {  # rounds are the limit, %n; one at least, but for the last
@@ -125,14 +125,25 @@ def test_many_known_rounds_are_taken_together_behind_those_that_are_over(
         ("mov.u32 %i, 0; L: {body} add.s32 %i, %i, %n; setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
         ('mov.u32 %i, 0; L: .pragma "nounroll"; {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5;'
          " @%q bra L;", 0),
+        ('mov.u32 %i, 0; L: {body} .pragma "nounroll"; add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5;'
+         " @%q bra L;", 0),
+        ('mov.u32 %i, 0; .pragma "nounroll"; L: {body} add.s32 %i, %i, 1; setp.lt.u32 %q, %i, 5;'
+         " @%q bra L;", 4),
         ("mov.u32 %i, 0; L: {body} setp.lt.f32 %r, %s, %f; @%r bra L; add.s32 %i, %i, 1;"
          " setp.lt.u32 %q, %i, 5; @%q bra L;", 0),
     ],
     ids=["five", "three down", "three, tested first", "4000", "4001, tested first", "thousand quotients",
-         "many", "unknown", "unknown step", "nounroll", "two ways"],
+         "many", "unknown", "unknown step", "nounroll",
+         "nounroll within", "nounroll before the label", "two ways"],
 )  # fmt: skip
 def test_a_product_goes_into_the_next_rounds_sum_in_a_loop_that_is_unrolled(loop: str, fused: int) -> None:
     assert len(_decided(loop.format(body=BODY)).fusions) == fused
+
+
+def test_a_branch_that_is_never_taken_uses_nothing() -> None:
+    chosen = "mul.f32 %t, %s, %f; setp.gt.f32 %r, %t, %t; @%r bra E; add.f32 %s, %t, %p; E:"
+    assert len(_decided(chosen).fusions) == 1
+    assert not _decided(chosen.replace("%t, %t;", "%t, %p;")).fusions
 
 
 def test_a_loop_whose_rounds_come_out_alike_stays() -> None:

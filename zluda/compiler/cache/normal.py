@@ -96,7 +96,7 @@ class _Function:
     def lines(self) -> Iterator[str]:
         f = self.function
         directives = tuple((k, tuple(v)) for k, v in sorted(f.directives.items()))
-        pragmas = tuple((p.ordinal, p.text) for p in f.pragmas)
+        pragmas = tuple((p.ordinal, p.text, p.before_label) for p in f.pragmas)
         yield repr((f.name, _signature(f), directives, pragmas, f.attributes))
         yield from (repr(d) for d in self.declared)
         yield from (repr(self._statement(s)) for s in f.body or ())

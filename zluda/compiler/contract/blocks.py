@@ -32,7 +32,8 @@ class Blocks:
     """``of[i]`` is the block of instruction ``i``; ``merged[b]`` names the block that ``b`` is merged into.
 
     ``spans[b]`` are the first instruction and the one after the last; ``successors`` and ``reachable`` are
-    of the blocks before merging. ``idle`` are those that do nothing but go on to another.
+    of the blocks before merging. ``idle`` are those that do nothing but go on to another. ``untaken`` are
+    the branches that are never taken, by instruction.
     """
 
     spans: list[tuple[int, int]]
@@ -41,6 +42,7 @@ class Blocks:
     reachable: set[int]
     merged: list[int]
     idle: set[int] = field(default_factory=set)
+    untaken: frozenset[int] = frozenset()
 
     def home(self, i: int) -> int:
         """The merged block of an instruction."""
@@ -64,7 +66,15 @@ def find_blocks(function: Function) -> Blocks:
         _successors(instructions, span, number, len(spans), labels, tables, of)
         for number, span in enumerate(spans)
     ]
-    return Blocks(spans, of, successors, _reach(successors), list(range(len(spans))))
+    untaken = frozenset(
+        stop - 1
+        for start, stop in spans
+        if stop > start
+        and (last := instructions[stop - 1]).opcode == "bra"
+        and last.guard is not None
+        and _never_holds(instructions, (start, stop), last.guard)
+    )
+    return Blocks(spans, of, successors, _reach(successors), list(range(len(spans))), untaken=untaken)
 
 
 def _labels(function: Function) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:

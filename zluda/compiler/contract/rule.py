@@ -164,7 +164,9 @@ class _Rule:
         pending = [
             i
             for i, instruction in enumerate(self.instructions)
-            if self.blocks.of[i] in self.blocks.reachable and has_effect(instruction)
+            if self.blocks.of[i] in self.blocks.reachable
+            and has_effect(instruction)
+            and i not in self.blocks.untaken
         ]
         while pending:
             i = pending.pop()

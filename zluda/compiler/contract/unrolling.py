@@ -151,9 +151,10 @@ def _find(
     if not text.is_closed(first, last):
         return None
     numbers = range(text.numbers[first], text.numbers[last] + 1)
-    if any(p.text == "nounroll" and p.ordinal == numbers.start for p in function.pragmas):
-        return None
     begins, ends = text.straight(first, last)
+    header = range(numbers.start, text.numbers[begins.stop])
+    if any(p.text == "nounroll" and p.ordinal in header and not p.before_label for p in function.pragmas):
+        return None
     always = {text.numbers[at] for part in (begins, ends) for at in part}
     leaves = _exit(text, first, last)
     jump = text.body[last if leaves is None else leaves]

@@ -14,7 +14,7 @@ class LoopControl(NativeControl):
 
     def __init__(self, f: FunctionCodegen, leave: Callable[[], None]) -> None:
         super().__init__(f, leave)
-        marked = {p.ordinal for p in f.function.pragmas if p.text == "nounroll"}
+        marked = {p.ordinal for p in f.function.pragmas if p.text == "nounroll" and not p.before_label}
         self.kept = {
             index
             for index in f.order.sequence
