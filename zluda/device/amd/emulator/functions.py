@@ -125,8 +125,11 @@ def ldexp(x: Typed, n: Typed) -> Typed:
     amount = n.convert("i32").value
     lanes = max(x.value.lanes, amount.lanes)
     value, amount = b.splat(x.value, lanes), b.splat(amount, lanes)
+    half = value.type == "half"  # LLVM expands it wrongly where the host has none: as f32, which is exact
+    value = b.cast("fpext", value, "float") if half else value
     name = f"llvm.ldexp.{mangle(value.type, lanes)}.{mangle('i32', lanes)}"
-    return x.like(b.call(name, [value, amount], value.type, lanes))
+    result = b.call(name, [value, amount], value.type, lanes)
+    return x.like(b.cast("fptrunc", result, "half") if half else result)
 
 
 def _is_zero_or_special(x: Typed) -> Typed:

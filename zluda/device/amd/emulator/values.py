@@ -202,6 +202,8 @@ def float_operation(context: Context, op: str, *operands: Value) -> Value:
         if op == "fsub":
             op, values = "fadd", [values[0], b.fneg(values[1])]
         return _directed(b, op.removeprefix("f") if op != "fma" else "fma", values, mode)
+    if op == "fma" and values[0].type == "half":  # else LLVM calls what a process may not have
+        return float_narrow(context, rounding.exact_double(b, "fma", values), "half")
     if op == "fma":
         return b.intrinsic("fma", *values)
     return b.binary(op, *values)
@@ -216,7 +218,9 @@ def _directed(b: Builder, op: str, values: list[Value], mode: str) -> Value:
             flipped[-1] = b.fneg(values[-1])
         return b.fneg(_directed(b, op, flipped, "rp"))
     if element != "double":
-        return rounding.narrow(b, rounding.exact_double(b, op, values), element, mode)
+        exact = rounding.exact_double(b, op, values)
+        exact = rounding.narrow_odd(b, exact) if element == "half" else exact
+        return rounding.narrow(b, exact, element, mode)
     one, zero = b.const(element, 1.0), b.const(element, 0.0)
     if op == "add":
         nearest, factors = b.fadd(*values), (values[0], one, values[1])
