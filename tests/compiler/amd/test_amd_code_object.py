@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from amd_code import Kernel, code_object
 
 from zluda.compiler.amd.code_object import CodeObject
 from zluda.compiler.amd.targets import target, target_names, target_of_machine
 from zluda.errors import DeviceError, Error
+from zluda.isolate.opinion.assembly import Kernel, code_object
 
 DATA = Path(__file__).parents[2] / "device" / "amd" / "data"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from amd_code import assemble, text_section
 
 from zluda.compiler.amd import disassembler
 from zluda.compiler.amd.disassembler import Disassembler
 from zluda.compiler.amd.targets import target
 from zluda.errors import DeviceError, UnsupportedError
+from zluda.isolate.opinion.assembly import assemble, text_section
 
 
 def test_lines_carry_offsets_and_sizes() -> None:

@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 import pytest
-from amd_code import Kernel, code_object
 
 from zluda.device.amd.emulator.device import EmulatedDevice
+from zluda.isolate.opinion.assembly import Kernel, code_object
 
 TARGETS = ("gfx1030", "gfx1100", "gfx90a")
 LOAD = """k:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from amd_code import Kernel, code_object
 
 from zluda.device.amd.emulator.device import EmulatedDevice
+from zluda.isolate.opinion.assembly import Kernel, code_object
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 VALUES = [0, 1, 2, 31, 33, 0x7FFFFFFF, 0x80000000, M32, 0x00050003, 0x1234_5678_9ABC_DEF0, M64, 1 << 63]

@@ -9,13 +9,14 @@ from functools import cache
 
 import numpy as np
 import pytest
-from amd_code import AssemblyError, Kernel, assemble, code_object
-from amd_pseudocode import NotInterpretedError, Number, Program
-from test_amd_second_opinion import MANUALS, pseudocode
 
 from zluda.device.amd.emulator.device import EmulatedDevice
 from zluda.device.amd.emulator.table import Row, rows
+from zluda.isolate.opinion.assembly import AssemblyError, Kernel, assemble, code_object
+from zluda.isolate.opinion.instructions import manual_of, pseudocode
+from zluda.isolate.opinion.pseudocode import NotInterpretedError, Number, Program
 
+TARGETS = ("gfx1100", "gfx1200", "gfx942")
 BATCH = 48  # instructions of a kernel
 IMMEDIATES = (5, 0x8001, 0xFFFF)
 _SPECIAL = (0, 1, 31, 0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, 0x3F800000, 0x7FC00001, 0x80000000_00000001)
@@ -174,10 +175,10 @@ KNOWN = re.compile(r"s_rndne_f(16|32)")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "target", [t if t == "gfx1200" else pytest.param(t, marks=pytest.mark.nightly) for t in MANUALS]
+    "target", [t if t == "gfx1200" else pytest.param(t, marks=pytest.mark.nightly) for t in TARGETS]
 )
 def test_scalar_rows_agree_with_pseudocode(target: str) -> None:
-    text_of, wave = pseudocode(MANUALS[target]), 64 if target.startswith("gfx9") else 32
+    text_of, wave = pseudocode(manual_of(target)), 64 if target.startswith("gfx9") else 32
     todo: list[tuple[str, str, int]] = []
     for name, row in rows().items():
         saves = "saveexec" in name or "wrexec" in name
@@ -209,10 +210,10 @@ def test_scalar_rows_agree_with_pseudocode(target: str) -> None:
     assert len(counts) > 100
 
 
-@pytest.mark.parametrize("target", MANUALS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_branches_agree_with_pseudocode(target: str) -> None:
     """D is 1 where a branch was taken, 2 where it was not."""
-    text_of, wave = pseudocode(MANUALS[target]), 64 if target.startswith("gfx9") else 32
+    text_of, wave = pseudocode(manual_of(target)), 64 if target.startswith("gfx9") else 32
     names = [f"s_cbranch_{condition}" for condition in _BRANCHES]
     bodies = [
         f"s_mov_b32 s16, 1\n {name} over{i}\n s_mov_b32 s16, 2\nover{i}:" for i, name in enumerate(names)

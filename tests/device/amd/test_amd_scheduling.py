@@ -7,11 +7,11 @@ import threading
 
 import numpy as np
 import pytest
-from amd_code import Kernel, code_object
 
 import zluda
 from zluda.device.amd.emulator.device import EmulatedDevice
 from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
+from zluda.isolate.opinion.assembly import Kernel, code_object
 
 TARGETS = ("gfx1030", "gfx1100", "gfx90a")
 

@@ -176,11 +176,17 @@ def _rounded(exact: Fraction, width: int) -> np.floating[Any]:
     units = round(size / step)  # Python rounds halves to even
     scaled = Fraction(units) * step
     magnitude = math.inf if scaled > Fraction(float(np.finfo(kind).max)) else float(scaled)
-    return kind.type(-magnitude if exact < 0 else magnitude)
+    rounded: np.floating[Any] = kind.type(-magnitude if exact < 0 else magnitude)
+    return rounded
 
 
 def _float(name: str) -> Callable[..., Number]:
     return lambda x: number("F", x.width, getattr(np, name)(x.value))
+
+
+def _ldexp(x: Number, n: Number) -> Number:
+    with np.errstate(over="ignore", under="ignore"):
+        return number("F", x.width, np.ldexp(x.value, int(n.value)))
 
 
 _FIELDS = {16: (5, 10), 32: (8, 23), 64: (11, 52)}
@@ -245,7 +251,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "isEven": _round_even,
     "exponent": _exponent,
     "mantissa": _frexp,
-    "ldexp": lambda x, n: number("F", x.width, np.ldexp(x.value, int(n.value))),
+    "ldexp": _ldexp,
     "signext_from_bit": lambda x, n: number(
         x.kind, x.width, Number("I", n.raw, x.raw & (1 << n.raw) - 1).value if n.raw else 0
     ),
@@ -410,7 +416,7 @@ class Program:
         value = self._expression(run)
         if run:
             for name, place in reversed(targets):
-                kind, width = place[-1]  # type: ignore[misc]
+                kind, width = place[-1]
                 self._write(name, place, value.as_bits(kind, width))
                 value = Number("B", value.width, value.raw >> width)
 
@@ -462,6 +468,7 @@ class Program:
         raise NotInterpretedError(name)
 
     def _read(self, name: str, steps: list[Any]) -> Number:
+        value: Number
         if name in self._arrays and steps:
             index = steps[0][1]
             value, steps = self._arrays[name][index], steps[1:]

@@ -1,4 +1,4 @@
-"""AMD code objects built by the tests: an assembler (LLVM's, by ctypes) and a writer of minimal ELF files."""
+"""AMD code objects of a few instructions: an assembler (LLVM's, by ctypes), a writer of minimal ELF files."""
 
 from __future__ import annotations
 
