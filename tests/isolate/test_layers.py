@@ -11,7 +11,7 @@ import pytest
 
 from zluda.diff.blame import Layer, Sure
 from zluda.diff.results import BufferComparison, Element, LaunchResult, Verdict
-from zluda.errors import TraceError
+from zluda.errors import Error, TraceError
 from zluda.isolate.layers import ROWS, decide
 from zluda.isolate.layers import search as searching
 from zluda.isolate.layers.probes import Run, Seen
@@ -43,7 +43,8 @@ class Told:
     ) -> None:  # fmt: skip
         self._results, self._contradicts = dict(results), contradicts
         self.asked: list[Run] = []
-        self.varies = self.wrote = ""
+        self.varies = self.wrote = self.lost = self.unlike = ""
+        self.rows: tuple[int, str] | None = None
         self.trace = SimpleNamespace(path="trace.bin", meta=dict(meta), unproved=list(unproved))
 
     def tell(self, text: str) -> None:
@@ -63,6 +64,17 @@ class Told:
 
     def varying(self, call: int) -> str:
         return self.varies
+
+    def unlike_asked(self, call: int) -> str:
+        return self.unlike
+
+    def lost_memory(self, run: Run, call: int) -> str:
+        return self.lost
+
+    def emulated_otherwise(self, target: str, call: int) -> tuple[int, str]:
+        if self.rows is None:
+            raise Error("AMD's pseudo-code is not at hand")
+        return self.rows
 
 
 PROVED = {
@@ -137,6 +149,47 @@ def test_amd_code_alone_is_wrong(
     told = Told({G: BAD, GX: BAD, CPU: RIGHT, PLAIN: BAD, **beside}, meta=PROVED)
     found = answer(told, seam=seam, monkeypatch=monkeypatch)
     assert found.layer is layer and found.sure is Sure.LIKELY
+
+
+@pytest.mark.parametrize(
+    ("rows", "seam", "layer", "sure"),
+    [
+        ((20, "v_add_f32 lane 3"), "own seam", Layer.HARDWARE, Sure.CERTAIN),
+        ((20, ""), "own seam", Layer.LOWERING, Sure.LIKELY),
+        ((20, ""), "shared seam", Layer.LOWERING, Sure.LIKELY),
+        ((0, ""), "shared seam", Layer.HARDWARE, Sure.LIKELY),
+        (None, "shared seam", Layer.HARDWARE, Sure.LIKELY),
+    ],
+)
+def test_amd_s_pseudo_code_tells_the_emulator_from_the_code(
+    rows: tuple[int, str] | None, seam: str, layer: Layer, sure: Sure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = {(name, "nvidia"): BAD for name in OTHERS[1:]}
+    told = Told({G: BAD, GX: BAD, CPU: RIGHT, PLAIN: BAD, **beside}, meta=PROVED)
+    told.rows = rows
+    found = answer(told, seam=seam, monkeypatch=monkeypatch)
+    assert (found.layer, found.sure) == (layer, sure)
+    assert ("v_add_f32 lane 3" in found.reason) == bool(rows and rows[1])
+
+
+def test_memory_that_does_not_hold_what_is_put_there_is_the_runtime() -> None:
+    """Whatever the record seems to say of itself: that goes through the same memory."""
+    told = Told({G: BAD, GX: BAD, CPU: BAD}, contradicts="#20 cuMemcpyDtoH_v2")
+    assert answer(told).layer is Layer.RECORD
+    told.lost = "allocation 0x7000+0x10 reads 00000000, not 01020304"
+    found = answer(told)
+    assert (found.layer, found.sure) == (Layer.RUNTIME, Sure.CERTAIN)
+    assert "allocation 0x7000+0x10" in found.reason
+
+
+def test_an_object_that_is_not_as_it_was_asked_for_is_the_runtime() -> None:
+    """Every device has it, so all are wrong alike."""
+    told = Told({G: BAD, GX: BAD, CPU: BAD}, meta=PROVED)
+    assert answer(told).layer is Layer.LOWERING
+    told.unlike = "variable zeros+0x0 holds 0xa5 when loaded, not 0x00"
+    found = answer(told)
+    assert (found.layer, found.sure) == (Layer.RUNTIME, Sure.CERTAIN)
+    assert "variable zeros" in found.reason
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zluda.diff.types.override import Override
     from zluda.driver import Driver
     from zluda.replay.noise import NoiseLearner
+    from zluda.replay.player import Player
     from zluda.tracefile import Call, Launch, Selection, Trace
 
 Progress = Callable[[int, int], None]
@@ -156,13 +157,15 @@ def replay_trace(
     started: float | None = None,
     learner: NoiseLearner | None = None,
     began: Callable[[Driver], None] | None = None,
+    arrived: Callable[[Player, int], None] | None = None,
     calls: range | None = None,
 ) -> ReplayResult:
     """:func:`replay` of an open trace on a device by its full name.
 
     ``learner`` gathers what varies, see :class:`zluda.replay.noise.NoiseLearner`; ``began`` is given the
     driver before the first call; ``started`` is when it began to take time (``time.perf_counter``).
-    ``calls``: only what is among these is replayed, from the record's memory before them.
+    ``calls``: only what is among these is replayed, from the record's memory before them; ``arrived`` is
+    given the player with that memory in place, and the call that it comes to first.
     """
     from zluda.device import names
     from zluda.replay.address_plan import plan_addresses
@@ -215,6 +218,8 @@ def replay_trace(
             began(driver)
         results = []
         first, stop = (0, None) if calls is None else (player.skip_to(calls.start), calls.stop)
+        if arrived is not None:
+            arrived(player, first)
         for call, launch in _with_launches(trace, first, stop):
             results += player.play(call, launch)
             if progress is not None and (launch is not None or call.sequence % _REPORT_EVERY == 0):

@@ -47,7 +47,7 @@ class KernelFacts:
         """The floating type in allocations of floats and integers (``KernelTypes.mixed``)."""
         from zluda.diff.types.launches import KernelTypes
 
-        module = self._module(launch)
+        module = self.module(launch)
         if module is None:
             return {}
         kernel = KernelTypes.of(module.function(launch.kernel), module)
@@ -60,14 +60,15 @@ class KernelFacts:
             return None
         key = (launch.module, launch.kernel)
         if key not in known:
-            module = self._module(launch)
+            module = self.module(launch)
             try:
                 known[key] = ask(kernel_unit(module, launch.kernel, launch.block)) if module else None
             except Error:  # PTX that this version does not take: NVIDIA's driver ran it all the same
                 known[key] = None
         return known[key]
 
-    def _module(self, launch: Launch) -> Module | None:
+    def module(self, launch: Launch) -> Module | None:
+        """The launch's typed PTX; None where there is none, or it cannot be read."""
         return None if launch.module is None else self._of(launch.module)
 
     def _of(self, module: int) -> Module | None:

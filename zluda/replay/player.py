@@ -133,6 +133,21 @@ class Player:
         """Go on at ``call``, with the record's memory before it; or at an earlier call, which is returned."""
         return self._recovery.skip_to(call)
 
+    def unlike_record(self, call: int) -> str:
+        """The first allocation, in words, that reads otherwise than the record has it after ``call``; empty
+        where none does. For memory that has just been taken from the record (:meth:`skip_to`).
+        """
+        memory = self._recovery.state.memory
+        for one in memory.live.values():
+            for start, stop in one.known:
+                recorded = memory.recorded(one, call, start, stop - start)
+                replayed = bytes(memory.read(one, start, stop - start))
+                if recorded != replayed:
+                    at = next(i for i, (x, y) in enumerate(zip(recorded, replayed, strict=True)) if x != y)
+                    values = f"{replayed[at : at + 4].hex()}, not {recorded[at : at + 4].hex()}"
+                    return f"allocation {one.record.base:#x}+{start + at:#x} reads {values}"
+        return ""
+
     def play(self, call: Call, launch: Launch | None) -> list[LaunchResult]:
         """Play one call, which made ``launch`` if it launched; returns its verdict where it has one.
 

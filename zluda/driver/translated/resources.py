@@ -64,7 +64,7 @@ def descriptor_of(state: State, resource: Resource, texture: Texture | None, vie
         if resource.type in _LARGEST:
             raise CudaError("CUDA_ERROR_INVALID_VALUE", detail="a view is of an array, not of memory")
         plain = _viewed(plain, view)
-    return plain if texture is None else _sampled(plain, texture)
+    return plain if texture is None else sampled(plain, texture)
 
 
 def _of_array(state: State, resource: Resource, *, surface: bool) -> Descriptor:
@@ -177,7 +177,8 @@ def _viewed(plain: Descriptor, view: View) -> Descriptor:
     )
 
 
-def _sampled(plain: Descriptor, texture: Texture) -> Descriptor:
+def sampled(plain: Descriptor, texture: Texture) -> Descriptor:
+    """A resource's descriptor with how it is sampled. Raises CUDA_ERROR_INVALID_VALUE for no such way."""
     flags = Flags(0)
     for bit, flag in _FLAGS.items():
         flags |= flag if texture.flags & bit else Flags(0)

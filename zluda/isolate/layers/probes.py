@@ -19,6 +19,7 @@ from zluda.tracefile import Selection, Trace
 _LEVEL = "ZLUDA_OPTIMIZATION_LEVEL"
 _COPIES = 4  # after a suspect, which show whether the record agrees with itself
 _COPIES_WITHIN = 2_000  # calls
+_INTERPRETING = 60.0  # seconds a launch, after which the interpreter says nothing of it
 
 Report = Callable[[str], None]
 """Told what is being run now."""
@@ -117,7 +118,7 @@ class Prober:
                 numerics=run.numerics,
                 contract=self._contract_of(device),
                 selection=selection,
-                time_limit=self._time_limit,
+                time_limit=self._time_limit or (_INTERPRETING if device == "interpreter" else None),
                 calls=self._around(calls),
             )
         wanted = set(calls)
@@ -190,6 +191,54 @@ class Prober:
         found = result.meta["wrong_writes"]
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         return f"#{min(found)} {found[min(found)]}{more}" if found else ""
+
+    def lost_memory(self, run: Run, call: int) -> str:
+        """What of the record's memory before ``call`` reads otherwise once it was put into the device's, in
+        words; empty where all is as it was put. Nothing is run.
+        """
+        found = []
+        try:
+            replay_trace(
+                self.trace,
+                names.resolve(run.device),
+                mode="isolated",
+                numerics=run.numerics,
+                calls=range(call, call),
+                arrived=lambda player, first: found.append(player.unlike_record(first - 1)),
+            )
+        except Error:
+            return ""  # nothing is known of it then
+        return found[0]
+
+    def unlike_asked(self, call: int) -> str:
+        """The first object of a launch that the driver does not make as it was asked to; empty without."""
+        from zluda.isolate.layers.objects import unlike_asked
+
+        try:
+            return unlike_asked(self.trace, self.trace.launch(call))
+        except Error:
+            return ""  # a refusal, which the launch's own result tells
+
+    # --- the emulator against AMD's pseudo-code -------------------------------------------------------------
+
+    def emulated_otherwise(self, target: str, call: int) -> tuple[int, str]:
+        """How many of the AMD instructions of a launch's kernel could be held against AMD's pseudo-code, and
+        what the emulator does otherwise; empty where nothing.
+
+        Raises Error where the kernel's code or the pseudo-code is not at hand.
+        """
+        from zluda.compiler.amd.lines import amd_lines
+        from zluda.isolate.opinion import opinion
+        from zluda.isolate.opinion.instructions import plain_name
+
+        launch = self.trace.launch(call)
+        module = self._facts.module(launch)
+        if module is None:
+            raise Error(f"{launch.kernel}: no PTX on record")
+        lines = amd_lines(module, launch.kernel, target, numerics="nvidia", contract=self._contract)
+        found = opinion(target, {plain_name(one) for some in lines.values() for one in some})
+        more = f", and {len(found.wrong) - 1} more" if len(found.wrong) > 1 else ""
+        return len(found.told), f"{found.wrong[0]}{more}" if found.wrong else ""
 
     def _left_by(self, call: int, allocation: int | None, copy: int) -> bool:
         """Whether nothing between ``call`` and ``copy`` changed an allocation on record, and ``call`` did."""

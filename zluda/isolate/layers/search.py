@@ -64,6 +64,7 @@ class Asked:
             "hip": Run("hip:0", "nvidia"),
             "cpu": Run("cpu", "nvidia"),
             "cpu native": Run("cpu", "native"),
+            "interpreter": Run("interpreter", "nvidia"),
             "emulator": Run(self.emulated, "nvidia"),
             "plain": replace(exact, level="0"),
         }[probe]
@@ -91,16 +92,21 @@ STEPS = (
     _step("cuda", "device fails"),
     _step("exact", "device fails"),
     _step("cpu", "exact fails"),
+    _step("memory", "exact fails, cpu fails", "exact fails, on hip"),
+    _step("objects", "exact fails, cpu fails", "exact fails, on hip"),
     _step("record", "exact fails, cpu fails"),
+    _step("interpreter", "exact fails, cpu fails"),
     _step("cpu native", "exact holds, on emulator", "exact holds, on hip"),
     _step("emulator", "exact fails"),
     _step("nvptx", "exact fails"),
     _step("hip", _AMD_ALONE),
+    _step("rows", f"{_AMD_ALONE}, on emulator"),
     _step("plain", _AMD_ALONE, _CPU_ALONE),
     _step("seam", _AMD_ALONE, _CPU_ALONE),
     _step("others", _AMD_ALONE),
 )
-"""In this order. ``writes``, ``varies``, ``record``, ``seam`` and ``others`` are no single runs."""
+"""In this order. ``writes``, ``varies``, ``memory``, ``objects``, ``record``, ``rows``, ``seam`` and
+``others`` are no single runs."""
 
 
 class Search:
@@ -167,13 +173,15 @@ class Search:
                 self._facts[call].add("record proved")
             if probe == "device":
                 self._facts[call] |= _of_device(seen.results.get(call))
-            if self._alike(call):
+            if self._alike(call, "emulator"):
                 self._facts[call].add("alike")
+            if self._alike(call, "interpreter"):
+                self._facts[call].add("interpreter alike")
 
-    def _alike(self, call: int) -> bool:
-        """Whether the CPU and the AMD code were seen to leave the same wrong bytes."""
+    def _alike(self, call: int, other_probe: str) -> bool:
+        """Whether the CPU and another device were seen to leave the same wrong bytes."""
         one, other = (
-            self._prober.see(self._asked.run(probe), ()).results.get(call) for probe in ("cpu", "emulator")
+            self._prober.see(self._asked.run(probe), ()).results.get(call) for probe in ("cpu", other_probe)
         )
         return one is not None and other is not None and _signature(one) == _signature(other)
 
@@ -196,6 +204,44 @@ class Search:
             if causes:
                 self._facts[call].add("varies")
                 self._evidence[call].append(Evidence("varies", "", "by its instructions", "varies", causes))
+
+    def _memory(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
+        for call in calls if self._asked.kind != "cuda" else ():
+            lost = self._prober.lost_memory(self._asked.run("exact"), call)
+            if lost:
+                self._facts[call].add("memory parts")
+                how = "the record's memory before it, put in place and read back"
+                self._evidence[call].append(Evidence("memory", self._asked.device, how, "fails", lost))
+
+    def _objects(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
+        for call in calls:
+            unlike = "" if "is a copy" in self._facts[call] else self._prober.unlike_asked(call)
+            if unlike:
+                self._facts[call].add("objects part")
+                how = "its module and textures, as they are made"
+                self._evidence[call].append(Evidence("objects", "", how, "fails", unlike))
+
+    def _rows(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
+        """Of each kernel once: launches of one kernel have the same code."""
+        opinions: dict[str, tuple[str, str]] = {}
+        for call in calls:
+            kernel = kernels[call]
+            if kernel not in opinions:
+                self._prober.tell("the emulator's instructions against AMD's pseudo-code")
+                opinions[kernel] = self._opinion(call)
+            outcome, seen = opinions[kernel]
+            self._facts[call].add(f"rows {outcome}")
+            how = "its AMD instructions, against AMD's pseudo-code"
+            self._evidence[call].append(Evidence("rows", self._asked.emulated, how, outcome, seen))
+
+    def _opinion(self, call: int) -> tuple[str, str]:
+        try:
+            count, wrong = self._prober.emulated_otherwise(self._asked.emulated, call)
+        except Error as error:
+            return "untold", str(error)
+        if wrong:
+            return "fail", wrong
+        return ("hold", f"{count} as it says") if count else ("untold", "it says nothing of them")
 
     def _record(self, probe: str, calls: list[int], kernels: dict[int, str]) -> None:
         for call in calls:
@@ -268,18 +314,30 @@ class Search:
         if "unsupported" in self._facts[suspect.call] or "device untold" in self._facts[suspect.call]:
             own = own or self._prober.see(self._asked.run("device"), ()).absent
             return f"{row.reason}: {own}" if own else row.reason
-        if "writes part" in row.when:
-            own = next(one.seen for one in self._evidence[suspect.call] if one.probe == "writes")
-            return f"{row.reason}: {own}"
+        for fact, probe in _TOLD_BY.items():
+            if fact in row.when:
+                own = next(one.seen for one in self._evidence[suspect.call] if one.probe == probe)
+                return f"{row.reason}: {own}"
         return row.reason
 
 
 _ON = {"gfx": "emulator"}
 
+_TOLD_BY = {
+    "writes part": "writes",
+    "memory parts": "memory",
+    "objects part": "objects",
+    "rows fail": "rows",
+}
+"""Facts of which a row's reason tells what was seen → the evidence that has it."""
+
 _STEPS: dict[str, Callable[[Search, str, list[int], dict[int, str]], None]] = {
     "writes": Search._writes,
     "varies": Search._varies,
+    "memory": Search._memory,
+    "objects": Search._objects,
     "record": Search._record,
+    "rows": Search._rows,
     "others": Search._others,
     "seam": Search._seam,
 }

@@ -7,6 +7,7 @@ be judged or was not at hand. The runs, each of the one launch from its recorded
 ``exact``      there, with exact models of NVIDIA's units (``--numerics nvidia``)
 ``cuda``       NVIDIA's driver and GPU, with the recorded code
 ``nvptx``      NVIDIA's GPU, with what this lowering makes of the PTX
+``interpreter``  the PTX as it stands, executed without the compiler
 ``cpu``        the CPU, exact; ``cpu native``: with native numerics
 ``emulator``   an emulated AMD GPU, exact: the device's own target, where that is an AMD GPU
 ``hip``        an AMD GPU, exact
@@ -21,8 +22,13 @@ The other facts:
 ``on cpu``, ``on emulator``, ``on hip`` …           the device's kind
 ``is a copy``, ``dies``, ``unsupported``            the suspect; crash or hang; not translated
 ``writes part``                                     a copy or fill before it leaves other bytes than on record
+``memory parts``                                    the record's memory, put in place, reads otherwise
+``objects part``                                    a module or texture is made otherwise than asked for
+``rows hold``, ``rows fail``                        the emulator executes the kernel's AMD instructions as
+                                                    AMD's pseudo-code says, as far as it tells; one otherwise
 ``varies``                                          its kernel's results depend on the order of threads
 ``alike``                                           the CPU and the AMD code leave the very same wrong bytes
+``interpreter alike``                               the CPU and the interpreter leave the very same wrong bytes
 ``needs scheduling``                                a hang of threads that wait for others of their warp
 ``shared seam``, ``own seam``                       the first instruction that differs is lowered by what all
                                                     targets share, or by the target's own operations
@@ -71,6 +77,19 @@ _R, _L, _G, _T, _H = (
 _SURE, _LIKELY = Sure.CERTAIN, Sure.LIKELY
 
 ROWS: tuple[Row, ...] = (
+    # the device's memory, and what the driver makes
+    _row(
+        "exact fails, memory parts",
+        _T,
+        _SURE,
+        "the record's memory before it, put into the device's memory, does not read as it was put",
+    ),
+    _row(
+        "exact fails, objects part",
+        _T,
+        _SURE,
+        "what the driver made for it is not what was asked for",
+    ),
     # the record itself
     _row(
         "cuda fails, varies",
@@ -196,6 +215,36 @@ ROWS: tuple[Row, ...] = (
         "NVIDIA's GPU comes to something else with what the PTX is lowered to",
     ),
     _row(
+        "cpu fails, emulator fails, interpreter holds",
+        _L,
+        _SURE,
+        "the PTX as it stands gives what is on record; the CPU and the AMD code do not, and they share the "
+        "lowering",
+    ),
+    _row(
+        "on cpu, cpu fails, emulator untold, interpreter holds",
+        _L,
+        _LIKELY,
+        "the PTX as it stands gives what is on record, and the CPU does not; whether AMD code is wrong too "
+        "could not be seen",
+        needs=EMULATOR,
+    ),
+    _row(
+        "cpu fails, emulator fails, alike, interpreter alike, record proved",
+        _T,
+        _LIKELY,
+        "the CPU, the AMD code and the interpreter leave the same wrong bytes: what surrounds kernels, or what "
+        "all three are told (which sums are fused, what texture units do)",
+    ),
+    _row(
+        "cpu fails, emulator fails, alike, interpreter alike",
+        _R,
+        _LIKELY,
+        "the CPU, the AMD code and the interpreter, which shares no lowering with them, leave the same bytes, "
+        "and others than on record, which was not proved",
+        needs=VERIFY,
+    ),
+    _row(
         "cpu fails, emulator fails, alike, record proved",
         _L,
         _SURE,
@@ -246,11 +295,18 @@ ROWS: tuple[Row, ...] = (
         "AMD code is right, and what differs first is lowered by the CPU's own operations",
     ),
     _row(
+        "on cpu, cpu fails, emulator holds, plain fails",
+        _L,
+        _LIKELY,
+        "AMD code is right, and the CPU's is wrong however LLVM optimises: the CPU's own part of the "
+        "lowering (vectors, masks, what its code is set up with), or LLVM's machine code",
+    ),
+    _row(
         "on cpu, cpu fails, emulator holds",
         _G,
         _LIKELY,
-        "AMD code is right, with the same lowering of what each lane computes: the CPU's vectors and "
-        "masks, or its machine code",
+        "AMD code is right, with the same lowering of what each lane computes: the CPU's machine code, or "
+        "its vectors and masks",
     ),
     _row(
         "on cpu, cpu fails, record proved",
@@ -294,6 +350,13 @@ ROWS: tuple[Row, ...] = (
     ),
     # AMD code alone
     _row(
+        "on emulator, cpu holds, emulator fails, rows fail",
+        _H,
+        _SURE,
+        "the CPU is right, and the emulator executes an instruction of the kernel's AMD code otherwise than "
+        "AMD's pseudo-code says",
+    ),
+    _row(
         "cpu holds, emulator fails, plain holds",
         _G,
         _SURE,
@@ -305,6 +368,15 @@ ROWS: tuple[Row, ...] = (
         _LIKELY,
         "the CPU is right, and what differs first is lowered by AMD's own operations (memory, warps, "
         "barriers, registers)",
+    ),
+    _row(
+        "cpu holds, emulator fails, plain fails, others fail, shared seam, rows hold",
+        _L,
+        _LIKELY,
+        "the CPU is right with the same lowering of what differs first, and the emulator executes the "
+        "kernel's AMD instructions as AMD's pseudo-code says: what AMD code is set up with (modes, "
+        "registers), or how LLVM selects it",
+        needs=AMD_GPU,
     ),
     _row(
         "cpu holds, emulator fails, plain fails, others fail, shared seam",
