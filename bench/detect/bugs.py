@@ -83,6 +83,17 @@ BUGS = (
          "if self.two_warps:\n            lane = f.b.xor(lane, 32)", device="gfx90a"),
     _row("a barrier does not wait", "barriers", LOWERING, "barrier.sync", f"{_AMD}.barriers",
          'f.b.call("llvm.amdgcn.s.barrier", [])', "pass"),
+    _row("the number of a barrier is ignored", "partners", LOWERING, "barrier.sync barrier.arrive", f"{_AMD}.barriers",
+         "number, count = f.b.and_(identifier.parts[0], _NUMBERS - 1), threads.parts[0]",
+         'number, count = constant("i32", 0), threads.parts[0]'),
+    _row("f32 subnormals are flushed by the kernel's mode", "subnormals", LOWERING, "add.rn.f32 mul.rn.f32 fma.rn.f32", f"{_AMD}.compile",
+         'f"attributes #1 = {{ convergent nounwind {unread} {attributes} }}"',
+         """f'attributes #1 = {{ convergent nounwind "denormal-fp-math-f32"="preserve-sign" {unread} {attributes} }}'"""),
+    _row("the thread's mode of subnormals is another's", "subnormals", LOWERING, "add.rn.f32 mul.rn.f32 fma.rn.f32", "compiler.cpu.compile",
+         "    b = Builder(unit.ir)\n    if unit.uses_fibers:",
+         '    b = Builder(unit.ir)\n    unit.ir.declare("llvm.x86.sse.ldmxcsr", "void (ptr)")\n'
+         '    b.emit("%mxcsr = alloca i32")\n    b.emit("store i32 40896, ptr %mxcsr")\n'
+         '    b.emit("call void @llvm.x86.sse.ldmxcsr(ptr %mxcsr)")\n    if unit.uses_fibers:', device="cpu"),
     _row("stores at some offsets are 4 bytes off", "integers", LOWERING, "st.global", f"{_AMD}.memory",
          "kind = self.spaces[space]\n", 'kind = self.spaces[space]\n            offset ^= 4 if space == "global" and offset >= 32 else 0\n'),
     # LLVM
@@ -102,6 +113,11 @@ BUGS = (
     _row("a copy to the host stops short", "integers", RUNTIME, "", "driver.translated.memory",
          "return self._do(lambda: self._state.device.read(source, size))",
          "return self._do(lambda: self._state.device.read(source, size - 4)) + bytes(4)"),
+    _row("variables without a value are not zeroed", "globals", RUNTIME, "", "device.placement",
+         'bytearray(variable.initializer or b"").ljust(size, b"\\0")',
+         'bytearray(variable.initializer or b"").ljust(size, b"\\xa5")'),
+    _row("the oldest image of a fatbin is taken", "images", RUNTIME, "", "device.images",
+         "    if best is None:\n        best = min(", "    if best is not None:\n        best = min("),
     _row("texels beyond a border are the last ones", "corpus/textures", RUNTIME, "", "driver.translated.resources",
          "(Address(mode) for mode in texture.address_modes)",
          "(Address(1 if mode == 3 else mode) for mode in texture.address_modes)"),
@@ -115,6 +131,9 @@ BUGS = (
          "v_max_u32                               | D.i32 = larger(S0.i32, S1.i32)"),
     _row("v_exp_f32 is off by 2^-12", "approximations", HARDWARE, "ex2.approx", f"{_EMULATOR}.approximate",
          '"exp2": elementary.exp2,', '"exp2": lambda b, x: b.fmul(elementary.exp2(b, x), 1.000244140625),'),
+    _row("MODE is what another kernel left", "subnormals", HARDWARE, "add.rn.f32 mul.rn.f32 fma.rn.f32", f"{_EMULATOR}.lift",
+         "self.modes = {kernel.address: kernel.descriptor.float_mode}",
+         "self.modes = {kernel.address: kernel.descriptor.float_mode & ~0x30}"),
     # the trace
     Bug("a byte of the record is not as it was", "damaged/integers", RECORD, (), ()),
 )  # fmt: skip

@@ -8,12 +8,14 @@ it is to leave is what the exact CPU device leaves, which stands for an NVIDIA G
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from bench.detect.support import ROOT, TraceBuilder
+from bench.detect.support import ROOT, FatbinEntry, TraceBuilder, fatbin
 from zluda.records import dataclass
+from zluda.tracefile import ModuleKind
 
 THREADS, WORDS_IN, WORDS_OUT = 64, 8, 16
 _UNTOUCHED = 0x5A5A5A5A  # what the output holds before
@@ -106,17 +108,28 @@ def _doubles(rng: np.random.Generator) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``extra``: a parameter by value behind the two buffers, and its bytes."""
+    """``extra``: a parameter by value behind the two buffers, and its bytes. ``older``: the body in an image
+    for an older architecture that a fatbin has beside this one.
+    """
 
     body: str
     inputs: Callable[[np.random.Generator], bytes] = _words
     variables: str = ""
     extra: tuple[tuple[str, int, bytes], ...] = ()  # declaration, offset, bytes
+    older: str = ""
 
     @property
     def ptx(self) -> str:
         parameters = "".join(f", {declaration}" for declaration, _, _ in self.extra)
         return _KERNEL.format(variables=self.variables, parameters=parameters, body=self.body)
+
+    @property
+    def image(self) -> str | bytes:
+        """What is loaded: the text, or a fatbin of two."""
+        if not self.older:
+            return self.ptx
+        older = replace(self, body=self.older).ptx.replace("sm_90", "sm_70")
+        return fatbin(FatbinEntry(older.encode(), 70), FatbinEntry(self.ptx.encode(), 90))
 
 
 _R = ("%r1", "%r2", "%r3", "%r4", "%r5", "%r6", "%r7", "%r8")
@@ -230,6 +243,37 @@ PROGRAMS: dict[str, Program] = {
         + "\nDONE:"
     ),
     "barriers": Program(_loads("u32", "%r1") + "\n" + _EXCHANGE),
+    "partners": Program(
+        _loads("u32", "%r1")
+        + """
+    mov.u32 %r10, tile;
+    and.b32 %r11, %tid, 31;
+    shl.b32 %r11, %r11, 2;
+    add.u32 %r12, %r10, %r11;
+    setp.ge.u32 %p1, %tid, 32;
+    @%p1 bra SECOND;
+    st.shared.u32 [%r12], %r1;
+    st.shared.u32 [%r12+128], 0;
+    barrier.arrive 1, 64;
+    barrier.sync 2, 64;
+    ld.shared.u32 %r13, [%r12+128];
+    st.global.u32 [%out], %r13;
+    barrier.arrive 3, 64;
+    bra DONE;
+SECOND:
+    barrier.sync 1, 64;
+    ld.shared.u32 %r14, [%r12];
+    add.u32 %r15, %r14, 77;
+    st.shared.u32 [%r12+128], %r15;
+    barrier.arrive 2, 64;
+    barrier.sync 3, 64;
+    st.global.u32 [%out], %r14;
+DONE:"""
+    ),
+    "images": Program(
+        _loads("u32", "%r1", "%r2") + "\n" + _each("u32", "add.u32 $, %r1, %r2", "mov.u32 $, 90"),
+        older=_loads("u32", "%r1", "%r2") + "\n" + _each("u32", "sub.u32 $, %r1, %r2", "mov.u32 $, 70"),
+    ),
     "atomics": Program(
         _loads("u32", *_R[:4])
         + "\n    mov.u32 %r10, tile;\n    shl.b32 %r11, %tid, 2;\n    add.u32 %r12, %r10, %r11;\n"
@@ -303,7 +347,8 @@ def record(name: str, path: Path, *, damage: bool = False) -> Path:
     with TraceBuilder(path) as trace:
         trace.start()
         slots = [(0, 8), (8, 8), *((offset, len(bytes_)) for _, offset, bytes_ in program.extra)]
-        function = trace.function(trace.module(program.ptx), "k", slots)
+        kind = ModuleKind.FATBIN if program.older else ModuleKind.PTX
+        function = trace.function(trace.module(program.image, kind=kind), "k", slots)
         out, at, staging = trace.allocate(len(result)), trace.allocate(len(data)), trace.allocate(len(data))
         trace.fill(out, _UNTOUCHED, len(result) // 4)
         trace.copy_in(staging, data)

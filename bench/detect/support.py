@@ -10,7 +10,9 @@ _SUPPORT = str(ROOT / "tests" / "support")
 if _SUPPORT not in sys.path:
     sys.path.append(_SUPPORT)
 
-from seeding import Change, environment  # noqa: E402 (it is found by the line above)
+from container_writer import Entry as FatbinEntry  # noqa: E402 (these are found by the lines above)
+from container_writer import fatbin  # noqa: E402
+from seeding import Change, environment  # noqa: E402
 from trace_builder import TraceBuilder  # noqa: E402
 
-__all__ = ["ROOT", "Change", "TraceBuilder", "environment"]
+__all__ = ["ROOT", "Change", "FatbinEntry", "TraceBuilder", "environment", "fatbin"]

@@ -42,6 +42,23 @@ def test_names_of_bugs_and_their_instructions() -> None:
             assert program is not None and instruction in program.ptx, bug.name
 
 
+@pytest.mark.parametrize("name", ["barriers", "partners", "images"])
+def test_an_emulated_gpu_leaves_what_the_cpu_leaves(name: str) -> None:
+    """Whatever order it runs warps in: what is found of a bug is the bug's."""
+    program, data = PROGRAMS[name], inputs_of(name)
+    assert computed(program, data, "gfx1030") == computed(program, data)
+
+
+def test_a_program_of_two_images_is_loaded_as_the_newer() -> None:
+    from zluda.ptx.containers import best_ptx
+
+    image = PROGRAMS["images"].image
+    assert isinstance(image, bytes)
+    older, newer = (best_ptx(image, architecture) for architecture in (80, 90))
+    assert older is not None and "mov.u32 %r21, 70" in older.text
+    assert newer is not None and newer.text == PROGRAMS["images"].ptx
+
+
 def test_an_instruction_is_named_by_its_beginning() -> None:
     assert names(("clz.b64",), "clz.b64 %r1, %d1;")
     assert names(("shfl",), "@%p1 shfl.sync.down.b32 %r1, %r2, 1, 31, -1;")
