@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bad_kernels import MULTICAST, Program
 from seeding import environment
 from seeding.table import FAULTS
 
@@ -89,6 +90,14 @@ def test_a_damaged_record_is_the_record(tmp_path: Path, shared_cache: None) -> N
     assert (status, found["layer"], found["call"]) == (1, "record", call)
     assert "delivered other bytes" in found["reason"]
     assert found["sure"] == "certain"
+
+
+def test_a_launch_that_is_not_translated_is_of_the_lowering(tmp_path: Path) -> None:
+    """Nothing of it was judged, so nothing fails; but it is known what has to be mended."""
+    Program(tmp_path / "trace.bin", MULTICAST).run_among_others()
+    status, found = isolate(tmp_path / "trace.bin", "cpu")
+    assert (status, found["layer"], found["kernel"]) == (1, "lowering", "other")
+    assert found["verdict"] == "unsupported" and "multimem.red" in found["reason"]
 
 
 def test_where_nothing_fails_nothing_is_at_fault(shared_cache: None) -> None:

@@ -15,7 +15,7 @@ from zluda.errors import Error, TraceError
 from zluda.isolate.layers import ROWS, decide
 from zluda.isolate.layers import search as searching
 from zluda.isolate.layers.probes import Run, Seen
-from zluda.isolate.layers.search import OTHERS, STEPS, Asked, Search, seam_of, suspect_of
+from zluda.isolate.layers.search import OTHERS, STEPS, Asked, Search, not_run, seam_of, suspect_of
 from zluda.isolate.values import Difference, Kind
 from zluda.tracefile import open_trace
 
@@ -180,6 +180,25 @@ def test_memory_that_does_not_hold_what_is_put_there_is_the_runtime() -> None:
     found = answer(told)
     assert (found.layer, found.sure) == (Layer.RUNTIME, Sure.CERTAIN)
     assert "allocation 0x7000+0x10" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "layer"),
+    [
+        (Verdict.UNSUPPORTED, "unsupported: redux.sync.max.s32", Layer.LOWERING),
+        (Verdict.GAP, "the compiler wrote LLVM IR that is not valid: argument type", Layer.LOWERING),
+        (Verdict.GAP, "the emulator wrote LLVM IR that is not valid: argument type", Layer.HARDWARE),
+        (Verdict.GAP, "the record has no memory before it", Layer.UNKNOWN),
+    ],
+)
+def test_what_cannot_be_run_is_the_fault_of_what_translates_it(
+    verdict: Verdict, reason: str, layer: Layer
+) -> None:
+    suspect = LaunchResult(CALL, "launch", KERNEL, verdict, reason)
+    found = answer(Told({G: suspect}), stream=suspect)
+    assert found.layer is layer and reason in found.reason
+    held = LaunchResult(CALL - 1, "launch", KERNEL, RIGHT)
+    assert not_run([held, suspect]) is (None if layer is Layer.UNKNOWN else suspect)
 
 
 def test_an_object_that_is_not_as_it_was_asked_for_is_the_runtime() -> None:

@@ -73,7 +73,7 @@ def command(
     with open_trace(file) as trace:
         if launch is None:
             result = _replayed(file, full, numerics, contract, time_limit)
-            suspect = None if result.first_divergence is None else result.first_divergence.result
+            suspect = _suspect(result)
         else:
             suspect = _named(trace, launch)
         if suspect is None:
@@ -163,6 +163,14 @@ def status(found: Explanation) -> int:
 def _tell(text: str) -> None:
     if sys.stderr.isatty():
         say(f"running it on {text}")
+
+
+def _suspect(result: ReplayResult) -> LaunchResult | None:
+    """The first that fails; else the first that is not translated, which is nobody else's fault either."""
+    from zluda.isolate.layers.search import not_run
+
+    first = result.first_divergence
+    return not_run(result.results) if first is None else first.result
 
 
 def _named(trace: Trace, launch: int) -> LaunchResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,6 +27,11 @@ EMULATED = "gfx1030"
 OTHERS = ("gfx1030", "gfx1100", "gfx90a")
 
 _SCHEDULING = "independent thread scheduling"
+_REFUSED = {
+    "the compiler wrote LLVM IR that is not valid": "translation refused",
+    "the emulator wrote LLVM IR that is not valid": "emulation refused",
+}
+"""What reasons say of code that LLVM refuses → the fact of the table."""
 
 
 @dataclass(slots=True)
@@ -311,7 +316,7 @@ class Search:
         own = alone.reason if alone is not None else ""
         if row.layer is Layer.INPUTS:
             return f"{row.reason}; {suspect.reason}" if suspect.reason else row.reason
-        if "unsupported" in self._facts[suspect.call] or "device untold" in self._facts[suspect.call]:
+        if self._facts[suspect.call] & {"unsupported", "device untold"}:
             own = own or self._prober.see(self._asked.run("device"), ()).absent
             return f"{row.reason}: {own}" if own else row.reason
         for fact, probe in _TOLD_BY.items():
@@ -354,7 +359,21 @@ def _of_device(result: LaunchResult | None) -> set[str]:
         facts.add("needs scheduling")
     if result.verdict is Verdict.UNSUPPORTED:
         facts.add("unsupported")
+    facts |= {fact for text, fact in _REFUSED.items() if text in result.reason}
     return facts
+
+
+def not_run(results: Iterable[LaunchResult]) -> LaunchResult | None:
+    """The first launch that could not be run for what translates it: of a layer, though it was not judged."""
+    return next(
+        (
+            one
+            for one in results
+            if one.kind == "launch"
+            and (one.verdict is Verdict.UNSUPPORTED or any(text in one.reason for text in _REFUSED))
+        ),
+        None,
+    )
 
 
 def _signature(result: LaunchResult) -> tuple[object, ...]:

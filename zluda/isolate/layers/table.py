@@ -21,6 +21,7 @@ The other facts:
 ``record contradicts``                              a later copy delivered other bytes than the record has
 ``on cpu``, ``on emulator``, ``on hip`` …           the device's kind
 ``is a copy``, ``dies``, ``unsupported``            the suspect; crash or hang; not translated
+``translation refused``, ``emulation refused``      LLVM does not take the compiler's, the emulator's IR
 ``writes part``                                     a copy or fill before it leaves other bytes than on record
 ``memory parts``                                    the record's memory, put in place, reads otherwise
 ``objects part``                                    a module or texture is made otherwise than asked for
@@ -154,6 +155,18 @@ ROWS: tuple[Row, ...] = (
         _L,
         _SURE,
         "it is not translated",
+    ),
+    _row(
+        "translation refused",
+        _L,
+        _SURE,
+        "LLVM refuses what it is translated to",
+    ),
+    _row(
+        "emulation refused",
+        _H,
+        _SURE,
+        "LLVM refuses what the emulator makes of its machine code",
     ),
     _row(
         "device untold",
