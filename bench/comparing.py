@@ -17,6 +17,7 @@ from zluda.diff.metrics import metrics_of
 
 SIZE, ROUNDS = 16 << 20, 5
 SHARES = {"none differs": 0.0, "1 % differ": 0.01, "all differ": 1.0}
+SPECIAL = 1000  # in the last column, one number in so many is zero or NaN in the record
 TYPES = ("f32", "f64", "f16", "bf16", "e4m3", "u32")
 
 
@@ -46,14 +47,24 @@ def contents(name: str, share: float) -> tuple[np.ndarray, np.ndarray]:
     return left, left + (moved * units).astype(left.dtype)
 
 
+def with_special(left: np.ndarray, name: str) -> np.ndarray:
+    """With zeros and, of floats, NaNs among the numbers."""
+    found = left.copy()
+    found[::SPECIAL] = 0
+    found[SPECIAL // 2 :: SPECIAL] = (1 << (element_type(name).bits or 8) - 1) - 1
+    return found
+
+
 def main() -> None:
-    print(f"{'metrics, MB/s':<30}" + "".join(f"{name:>14}" for name in SHARES))
+    print(f"{'metrics, MB/s':<30}" + "".join(f"{name:>14}" for name in (*SHARES, "some special")))
     for name in TYPES:
         kind = element_type(name)
         rates = []
         for share in SHARES.values():
             left, right = contents(name, share)
             rates.append(rate(lambda left=left, right=right, kind=kind: metrics_of(left, right, kind)))  # type: ignore[misc]
+        left = with_special(left, name)
+        rates.append(rate(lambda left=left, right=right, kind=kind: metrics_of(left, right, kind)))  # type: ignore[misc]
         print(f"{name:<30}" + "".join(f"{one:>14,.0f}" for one in rates))
     left, right = (side.view("<f4") for side in contents("f32", 1.0))
     numpy_rate = rate(lambda: np.testing.assert_array_max_ulp(left, right, 15))

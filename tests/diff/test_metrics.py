@@ -314,3 +314,38 @@ def test_normal_numbers_far_apart_have_distances_as_single_elements_do(left: flo
     found = metrics_of(a, b, kind)
     assert found.max_ulp == metrics.ulp(np.array([left]), np.array([right]), kind)[0]
     assert found.max_ulp is not None and math.isfinite(found.max_ulp) and sum(found.histogram) == 10
+
+
+@pytest.mark.parametrize("name", ["f64", "f32", "tf32", "f16", "bf16"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_few_special_numbers_among_normal_ones_against_fractions(name: str, data: st.DataObject) -> None:
+    """The special ones are measured apart from the others; together they are what single elements give."""
+    kind = element_type(name)
+    stored = FORMATS[name][1]
+    top = (1 << (kind.bits - 1)) - (1 << stored)
+    count = data.draw(st.integers(20, 40))
+    normal = st.integers(1 << stored, top - 1)
+    left = data.draw(st.lists(normal, min_size=count, max_size=count))
+    right = [
+        data.draw(normal if data.draw(st.booleans()) else st.integers(max(b - 2, 1 << stored), b))
+        for b in left
+    ]
+    for side in (left, right):
+        for place in data.draw(st.lists(st.integers(0, count - 1), max_size=2)):
+            side[place] = data.draw(patterns(kind))
+    cut = data.draw(st.integers(1, count))
+    found = Metrics(kind.name)
+    for part in (slice(0, cut), slice(cut, count)):
+        if left[part]:
+            found = merged(found, metrics_of(array(left[part], kind), array(right[part], kind), kind))
+    expected = reference(left, right, name)
+    assert dict(found.classes) == expected["classes"]
+    assert found.differing == sum(a != b for a, b in zip(left, right, strict=True))
+    assert found.steps == expected["steps"]
+    assert (dict(found.recorded), dict(found.replayed)) == expected["kinds"]
+    largest = (found.max_ulp, found.max_absolute, found.max_relative)
+    assert [near(a, b) for a, b in zip(largest, expected["largest"], strict=True)] == [True] * 3  # type: ignore[call-overload]
+    error, energy = expected["nmse"]  # type: ignore[misc]
+    if energy and error / energy < Fraction(2) ** 1000:
+        assert found.nmse == pytest.approx(float(error / energy), rel=1e-12)

@@ -44,8 +44,9 @@ _NEAREST, _FARTHEST = -1, 32
 EDGES = (0.0, *(2.0**power for power in range(_NEAREST, _FARTHEST + 1)), math.inf)
 """Upper ends of a histogram's steps: 0, then ½ and the powers of two to 2^32, then all that is farther."""
 
+_FEW_SPECIAL = 8  # one number in so many that is not normal is measured apart from the others
 _FEW_STEPS = 8  # up to so many are counted one by one
-_CHUNK = 1 << 14  # elements whose numbers stay in a core's own cache
+_CHUNK = 1 << 16  # elements whose numbers nearly stay in a core's own cache; fewer are mostly numpy's calls
 _PAIRS = 1 << 16  # pairs of bytes
 
 
@@ -175,8 +176,24 @@ def metrics_of(recorded: Array, replayed: Array, kind: ElementType, *, offset: i
     if kind.kind == "float" and kind.bits <= 8 and len(recorded) > _PAIRS:
         pairs, times = _pairs(recorded, replayed)
         return merged(found, _chunk(pairs >> 8, pairs & 0xFF, kind, offset, times))
+    apart: list[tuple[Array, Array]] = []
     for left, right in _chunks(recorded, replayed):
-        found = merged(found, _chunk(left, right, kind, offset))
+        found = merged(found, _chunk(left, right, kind, offset, apart=apart))
+    return merged(found, _measured_apart(apart, kind, offset)) if apart else found
+
+
+def _measured_apart(apart: list[tuple[Array, Array]], kind: ElementType, offset: int) -> Metrics:
+    """What there is to say of elements that are counted already; together, since there are few in a chunk."""
+    import numpy as np
+
+    left, right = (np.concatenate(side) for side in zip(*apart, strict=True))
+    found = Metrics(kind.name, offset)
+    for a, b in _chunks(left, right):
+        part = _differing_floats(a, b, kind, as_float64(a, kind), None, plain=False)
+        told = Metrics(
+            kind.name, offset, 0, 0, part.histogram, *part.largest, part.error, classes=part.classes
+        )
+        found = merged(found, told)
     return found
 
 
@@ -201,8 +218,17 @@ def _pairs(left: Array, right: Array) -> tuple[Array, Array]:
     return found.astype(np.uint16), counts[found]
 
 
-def _chunk(left: Array, right: Array, kind: ElementType, offset: int, times: Array | None = None) -> Metrics:
-    """``times``: how many elements each of the arrays' stands for (None: one)."""
+def _chunk(
+    left: Array,
+    right: Array,
+    kind: ElementType,
+    offset: int,
+    times: Array | None = None,
+    apart: list[tuple[Array, Array]] | None = None,
+) -> Metrics:
+    """``times``: how many elements each of the arrays' stands for (None: one). To ``apart`` go those that
+    differ and are counted here, but are to be measured elsewhere.
+    """
     if times is not None:
         left, right = left.astype("u1"), right.astype("u1")
     differs = left != right
@@ -220,7 +246,7 @@ def _chunk(left: Array, right: Array, kind: ElementType, offset: int, times: Arr
     before = recorded if every else _kinds(a, kind, some) if is_float else {}
     after = _kinds(b, kind, some) if is_float else {}
     plain = before.keys() | after.keys() == {"normal"}
-    part = _differing(a, b, kind, numbers if every else None, some, plain=plain)
+    part = _differing(a, b, kind, numbers if every else None, some, apart, plain=plain)
     replayed = {k: recorded.get(k, 0) - before.get(k, 0) + after.get(k, 0) for k in KINDS} if is_float else {}
     return Metrics(
         kind.name,
@@ -284,9 +310,15 @@ def _energy(numbers: Array, kinds: Mapping[str, int], times: Array | None) -> Sc
     import numpy as np
 
     if "nan" in kinds or "infinity" in kinds:
-        finite = np.isfinite(numbers)
-        numbers, times = numbers[finite], None if times is None else times[finite]
+        numbers = _zeroed(numbers, np.flatnonzero(~np.isfinite(numbers)))
     return _squares(numbers, times)
+
+
+def _zeroed(numbers: Array, where: Array) -> Array:
+    """A copy with zeros at some places: quicker than without those, where they are few."""
+    found: Array = numbers.copy()
+    found[where] = 0
+    return found
 
 
 def _squares(numbers: Array, times: Array | None = None) -> Scaled:
@@ -330,18 +362,43 @@ class _Part(NamedTuple):
 
 
 def _differing(
-    left: Array, right: Array, kind: ElementType, numbers: Array | None, times: Array | None, *, plain: bool
+    left: Array,
+    right: Array,
+    kind: ElementType,
+    numbers: Array | None,
+    times: Array | None,
+    apart: list[tuple[Array, Array]] | None,
+    *,
+    plain: bool,
 ) -> _Part:
     """``numbers`` are the left side's, where they are known; ``plain``: all are normal, on both sides."""
+    import numpy as np
+
     if kind.kind == "pointer":
         return _Part((), (None, None, None), Scaled(), {"pointer": len(left)})
     if kind.kind != "float":
         return _differing_integers(left, right, kind)
     if numbers is None:
         numbers = as_float64(left, kind)
-    if plain and times is None and kind.size > 1:
+    if times is not None or kind.size == 1:
+        return _differing_floats(left, right, kind, numbers, times, plain=plain)
+    if plain:
         return _differing_normals(numbers, as_float64(right, kind), kind)
-    return _differing_floats(left, right, kind, numbers, times, plain=plain)
+    special = np.flatnonzero(~(_normal(left, kind) & _normal(right, kind)))
+    if apart is None or len(special) > len(left) // _FEW_SPECIAL:
+        return _differing_floats(left, right, kind, numbers, times, plain=False)
+    apart.append((left[special], right[special]))
+    return _differing_normals(numbers, as_float64(right, kind), kind, special)
+
+
+def _normal(bits: Array, kind: ElementType) -> Array:
+    """Which are normal numbers, of a format with infinities."""
+    word = bits.dtype.type
+    stored = 23 if kind.name == "tf32" else kind.mantissa
+    lowest, sign = word(1 << stored), word((1 << (kind.bits - 1)) - 1)
+    above = (bits & sign) - lowest  # a subnormal is beyond all numbers then
+    found: Array = above < sign - lowest - lowest + word(1)
+    return found
 
 
 def _differing_integers(left: Array, right: Array, kind: ElementType) -> _Part:
@@ -368,24 +425,58 @@ _EXPONENT = 0x7FF << _MANTISSA_BITS
 _SMALLEST = sys.float_info.min
 
 
-def _differing_normals(a: Array, b: Array, kind: ElementType) -> _Part:
-    """Of normal numbers: what is most of most buffers, in few passes over what a core's own cache holds."""
+def _differing_normals(a: Array, b: Array, kind: ElementType, but: Array | None = None) -> _Part:
+    """Of normal numbers: what is most of most buffers, in few passes over what a core's own cache holds.
+
+    The few places ``but`` are left out: there the first pair of normal numbers stands in their place, which
+    changes no maximum, and is taken from the counts again.
+    """
     import numpy as np
 
+    left_out = 0 if but is None else len(but)
+    if but is not None and left_out:
+        first = _first_but(but)
+        a, b = a.copy(), b.copy()
+        a[but], b[but] = a[first], b[first]
     with np.errstate(over="ignore"):
         difference = np.subtract(a, b)
     absolute = np.abs(difference, out=difference)
     farthest = float(absolute.max())
     finite = math.isfinite(farthest)
-    error = _squares(absolute) if finite else _squares_of_differences(a, b)
+    if but is not None and left_out:
+        error = _squares_of_differences(_zeroed(a, but), _zeroed(b, but))
+    else:
+        error = _squares(absolute) if finite else _squares_of_differences(a, b)
     told = _in_units(absolute, a, kind) if finite else None
     if told is None:
         distances = ulp(a, b, kind)
         told = float(distances.max()), _histogram(distances)
+    counts = told[1]
+    if left_out:
+        step = _step(float(absolute[first]), float(a[first]), kind)
+        counts = (*counts[:step], counts[step] - left_out, *counts[step + 1 :])
     with np.errstate(over="ignore"):
         np.divide(absolute, a, out=absolute)
     relative = max(float(absolute.max()), -float(absolute.min()))
-    return _Part(told[1], (told[0], _at_most(farthest), _at_most(relative)), error, {"value": len(a)})
+    classes = {"value": len(a) - left_out}
+    return _Part(counts, (told[0], _at_most(farthest), _at_most(relative)), error, classes)
+
+
+def _step(distance: float, of: float, kind: ElementType) -> int:
+    """At which of EDGES a distance from a normal number is counted, by units in its last place."""
+    mantissa, exponent = math.frexp(distance)
+    if not math.isfinite(distance):
+        return len(EDGES) - 1
+    unit = math.frexp(of)[1] - 1 - kind.mantissa
+    power = exponent - unit - (mantissa == 0.5)  # of two, that is the distance or the next above it
+    return min(max(power - _NEAREST + 1, 1), len(EDGES) - 1)
+
+
+def _first_but(places: Array) -> int:
+    """The first place that is none of ``places``, which are in order."""
+    import numpy as np
+
+    return int(np.flatnonzero(np.append(places, -1) != np.arange(len(places) + 1))[0])
 
 
 def _in_units(absolute: Array, a: Array, kind: ElementType) -> tuple[float, tuple[int, ...]] | None:

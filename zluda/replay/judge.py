@@ -22,6 +22,8 @@ from zluda.tracefile import PAGE_BYTES, Call
 UNCHANGED = "neither NVIDIA nor this device changed a byte that it reaches"
 """Of a launch that left memory as it was."""
 
+_PAGES_AT_ONCE = 4
+
 WORD_BYTES = 8
 """What holds whole elements of every type."""
 
@@ -239,7 +241,7 @@ class _Pieces:
         the ends of their first and last elements.
         """
         if PAGE_BYTES % layout.period == 0 and layout.phase % layout.period == 0:
-            yield from self._different
+            yield from _joined_runs(self._different)
             return
         one, memory = self._one, self._memory
         starts = IntervalSet((start, start + len(left)) for start, left, _, _ in self._different)
@@ -260,6 +262,23 @@ class _Pieces:
         for start, stop in self._equal:
             for low, high in one.known.within(max(start, first), min(stop, last)):
                 yield low, memory.recorded(one, self._call, low, high - low, as_left=True)
+
+
+def _joined_runs(
+    pieces: list[tuple[int, bytes, bytes, bytes | None]],
+) -> Iterator[tuple[int, bytes, bytes, bytes | None]]:
+    """Pieces, as many as meet and are of few pages as one: a comparison costs what its elements do, then."""
+    at = 0
+    while at < len(pieces):
+        run = [pieces[at]]
+        at += 1
+        while (
+            at < len(pieces) and len(run) < _PAGES_AT_ONCE and pieces[at][0] == run[-1][0] + len(run[-1][1])
+        ):
+            run.append(pieces[at])
+            at += 1
+        known = _joined([(mask, (start, start + len(left))) for start, left, _, mask in run])
+        yield run[0][0], b"".join(one[1] for one in run), b"".join(one[2] for one in run), known
 
 
 def _by_region(types: BufferTypes, union: IntervalSet) -> Iterator[tuple[Region, list[tuple[int, int]]]]:
