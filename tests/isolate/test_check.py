@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 from container_writer import Entry, elf, fatbin
-from kernels import ADD, HEADER, LAYOUT
+from kernels import ADD, HEADER, LAYOUT, STORE
 from trace_builder import TraceBuilder, words
 
 from zluda.compiler import cache
@@ -35,15 +35,6 @@ from zluda.tracefile import open_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
-GOOD = """
-.visible .entry {name}(.param .u64 p)
-{{
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [p];
-    st.global.u32 [%rd1], {value};
-    ret;
-}}
-"""
 REFUSED = "multimem.st.relaxed.sys.global.u32 [%rd1], 3;"
 BAD = f"""
 .visible .entry bad(.param .u64 p)
@@ -79,7 +70,7 @@ CALLED = f"""
     ret;
 }}
 """
-ONE, TWO = (HEAD + GOOD.format(name=name, value=value) for name, value in (("one", 1), ("two", 2)))
+ONE, TWO = (HEAD + STORE.format(name=name, value=value) for name, value in (("one", 1), ("two", 2)))
 
 
 def write(place: Path, name: str, data: bytes | str) -> Path:
@@ -102,7 +93,7 @@ def cubin(*kernels: str) -> bytes:
 
 
 def test_a_refused_instruction_is_named_with_its_place_and_how_often(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.ptx", HEAD + GOOD.format(name="one", value=1) + BAD)
+    path = write(tmp_path, "a.ptx", HEAD + STORE.format(name="one", value=1) + BAD)
     report = check([path], ["cpu", "gfx1030"])
     (finding,) = of(report).modules[0].findings
     assert (finding.kind, finding.kernel, finding.count) == (Kind.INSTRUCTION, "bad", 2)
@@ -130,7 +121,7 @@ def test_everything_translates(tmp_path: Path) -> None:
     [
         (ONE.replace("ld.param.u64", "frobnicate.u64"), "frobnicate"),
         (ONE.replace("%rd1, [p]", "%rd9, [p]"), "undeclared"),
-        (HEAD + "rubbish" + GOOD.format(name="k", value=1), "rubbish"),
+        (HEAD + "rubbish" + STORE.format(name="k", value=1), "rubbish"),
     ],
 )
 def test_text_that_is_not_ptx_is_said_to_be_none(tmp_path: Path, text: str, said: str) -> None:
@@ -321,7 +312,7 @@ def test_many_modules_are_judged_in_processes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zluda.isolate.check.run._SMALL", 0)
-    texts = [HEAD + GOOD.format(name=f"k{i}", value=i) for i in range(5)] + [HEAD + BAD]
+    texts = [HEAD + STORE.format(name=f"k{i}", value=i) for i in range(5)] + [HEAD + BAD]
     path = write(
         tmp_path, "lib.so", elf({".nv_fatbin": b"".join(fatbin(Entry(t.encode(), 80)) for t in texts)})
     )

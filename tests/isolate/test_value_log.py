@@ -105,10 +105,11 @@ def test_a_thread_s_values_are_logged_in_its_order(shapes: Probe) -> None:
         words = [(4 * thread + i) * 65537 for i in range(4)]
         sum_or_difference = (words[0] + words[3] if thread > 39 else words[0] - words[3]) % 2**32
         real = struct.unpack("<I", struct.pack("<f", thread * 1.5))[0]
+        events = [(shapes.sites[number], bits) for number, bits in lanes[lane].events]
         got = [
-            (shapes.sites[site].instruction.opcode, shapes.sites[site].name, bits)
-            for site, bits in lanes[lane].events
-            if "rd" not in shapes.sites[site].name
+            (site.instruction.opcode, site.name, None if site.instruction.opcode == "st" else bits)
+            for site, bits in events
+            if "rd" not in site.name
         ]
         half = words[1] & 0xFFFF
         assert got == [
@@ -122,10 +123,10 @@ def test_a_thread_s_values_are_logged_in_its_order(shapes: Probe) -> None:
             ("add" if thread > 39 else "sub", "%r6", sum_or_difference),
             ("cvt", "%f1", struct.unpack("<I", struct.pack("<f", thread))[0]),
             ("mul", "%f2", real),
-            ("st", "argument", got[13][2]),
+            ("st", "argument", None),  # its address is the device's own affair
             ("ld", "%r1", sum_or_difference),
             ("add", "%r2", 2 * sum_or_difference % 2**32),
-            ("st", "twice_result", got[16][2]),
+            ("st", "twice_result", None),
             ("ld", "%r7", 2 * sum_or_difference % 2**32),
         ]
         assert lanes[lane].total == len(lanes[lane].events)

@@ -14,6 +14,17 @@ LAYOUT = ((0, 8), (8, 8), (16, 4))
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
+STORE = """
+.visible .entry {name}(.param .u64 p)
+{{
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [p];
+    st.global.u32 [%rd1], {value};
+    ret;
+}}
+"""
+"""A kernel to be given a ``name``, and a ``value`` that each thread stores to where ``p`` points."""
+
 ADD = """
 .visible .entry add(.param .u64 add_param_0, .param .u64 add_param_1, .param .u32 add_param_2)
 {
