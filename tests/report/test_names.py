@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zluda.diff import LaunchResult, ReplayResult, Verdict
 from zluda.report.html import render
-from zluda.report.names import readable
+from zluda.report.names import briefly, readable
 from zluda.report.terminal import print_result
 
 MANGLED, READABLE = "_Z5scaleIfEvPT_i", "void scale<float>(float*, int)"
@@ -101,3 +101,36 @@ def test_a_page_shows_it_and_has_the_mangled_one_at_hand() -> None:
 
 def test_json_keeps_the_name_of_the_module() -> None:
     assert MANGLED in str(replay(MANGLED).to_json()) and READABLE not in str(replay(MANGLED).to_json())
+
+
+def test_a_table_has_names_without_types_of_parameters() -> None:
+    names = [
+        MANGLED,
+        "_ZN2at6native4copyEPfS1_",
+        "_ZZ4mainENKUlPfE_clES_",
+        "_Z9warp_scanPKiPiPji",
+        "cuMemcpyDtoH_v2",
+        "",
+    ]
+    assert list(briefly(names).values()) == [
+        "scale<float>",
+        "at::native::copy",
+        "main::'lambda'(float*)::operator()",
+        "warp_scan",
+        "cuMemcpyDtoH_v2",
+        "",
+    ]
+
+
+def test_names_that_would_be_one_stay_whole() -> None:
+    overloads = ["_Z4copyPf", "_Z4copyPi"]
+    assert list(briefly(overloads).values()) == ["copy(float*)", "copy(int*)"]
+    long = [f"{'k' * 100}{n}" for n in range(2)]
+    assert list(briefly(long).values()) == long
+    assert [len(one) for one in briefly(long[:1]).values()] == [48]
+
+
+@given(st.text(alphabet="ab<>() :,*&'"))
+def test_any_name_has_a_brief_one(name: str) -> None:
+    (found,) = briefly([name]).values()
+    assert bool(found) == bool(name)

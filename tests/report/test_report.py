@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import struct
 from html.parser import HTMLParser
 from pathlib import Path
@@ -366,3 +367,20 @@ def test_a_difference_from_sibling_code_says_so() -> None:
     said = "the GPU ran machine code of the same source, not this PTX"
     assert said in printed(replay(sibling), io.StringIO())
     assert said not in printed(replay(differs(1)), io.StringIO())
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_words_stay_whole_on_any_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = "_Z6reduceI3SumfEvPKT0_PS1_iS1_"
+    wrong = differing(-165.837158, -36.1602783, "parameter 1")
+    results = [
+        LaunchResult(468, "launch", long, Verdict.DIFFERS, buffers=(wrong,), recorded_seconds=1.23e-6),
+        launch(469, recorded_seconds=123e-6, seconds=12.3e-3),
+        copy(470),
+    ]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", printed(replay(*results), _Terminal()))
+    assert all(len(line) <= columns for line in text.splitlines())
+    words_of_it = set(text.split())
+    for word in ("compared", "GPU", "replay", "recorded", "-165.837158", "-36.1602783", "123", "#468"):
+        assert {word, f"{word},", f"{word}:"} & words_of_it, word

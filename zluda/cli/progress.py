@@ -1,16 +1,19 @@
-"""The progress bar of long work: on a terminal, and none in a pipe."""
+"""The progress bar of long work: on a terminal, and none in a pipe or where lines cannot be rewritten."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_DUMB = ("dumb", "unknown")
 
 
 @contextmanager
 def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None] | None]:
     """Gives what to call with (done, in all), None where nobody looks; ``unit`` names what is counted."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM", "").lower() in _DUMB:
         yield None
         return
     from rich.console import Console

@@ -21,7 +21,7 @@ from zluda.errors import Error
 from zluda.report import commands, profile, recording, words
 from zluda.report.figures import TONES, lanes
 from zluda.report.kernel_sections import compared, sections
-from zluda.report.names import readable
+from zluda.report.names import briefly, readable
 from zluda.report.proof import sentence
 from zluda.report.side_by_side import Grid, Unread
 from zluda.report.summary import other_reasons, shown_launches
@@ -228,6 +228,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
     kernels, kernels_left_out = sections(result, f"trace-{number}")
     anchors = {one["kernel"]: one["anchor"] for one in kernels if one["section"]}
     drawn, lanes_left_out = lanes(result.results) if len(result.results) > 1 else ([], 0)
+    lane_names = briefly(lane.kernel for lane in drawn)
     rows = shown_launches(result, _SHOWN_ROWS)
     counts = result.counts
     kinds = [found.kind for found in result.results]
@@ -249,7 +250,7 @@ def _result(result: ReplayResult, number: int) -> dict[str, Any]:
         "share_text": ", ".join(f"{counts[v]:,} {v.value}" for v in Verdict if counts[v]),
         "command": commands.of_result(result),
         "lanes": [
-            {"anchor": anchors.get(lane.kernel), "readable": readable(lane.kernel), "lane": lane}
+            {"anchor": anchors.get(lane.kernel), "name": lane_names[lane.kernel], "lane": lane}
             for lane in drawn
         ],
         "lanes_left_out": lanes_left_out,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from zluda.diff.results import CountsAs, LaunchResult, ReplayResult, Verdict
 from zluda.report import words
-from zluda.report.names import readable
+from zluda.report.names import briefly, readable
 from zluda.report.side_by_side import Cell, Grid, Unread
 from zluda.report.summary import KernelSummary, by_kernel, failures, other_reasons
 from zluda.tracefile import Fidelity
@@ -26,6 +26,8 @@ _SHOWN_LINES = 20  # of what kernels printed
 Column = tuple[Literal["left", "right"], Callable[[KernelSummary], str]]
 """(alignment, a kernel's cell)"""
 
+_NARROW = 100  # columns; what needs more is told in lines there
+_WRAPPED = ("kernel", "verdict", "buffer")
 _NUMBERS = ("call", "element", "recorded", "replayed", "ULP")
 
 MARKS = {CountsAs.HOLDS: "✓", CountsAs.FAILS: "✗", CountsAs.CANNOT_TELL: "?", CountsAs.NEUTRAL: "–"}
@@ -84,11 +86,7 @@ def title(result: ReplayResult) -> str:
 def plain_lines(result: ReplayResult) -> Iterator[str]:
     """The summary without colours or frames: the verdict, then a line for each thing that does not hold."""
     yield title(result)
-    for failure in failures(result, _SHOWN_FAILURES):
-        yield printable(
-            f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
-            f"{_held_to(result, failure)}{_blamed(result, failure)}"
-        )
+    yield from _failure_lines(result, failures(result, _SHOWN_FAILURES))
     for line in words.at_fault(result)[:_SHOWN_FAILURES]:
         yield printable(f"  {words.AT_FAULT}: {line}")
     for reason, count in other_reasons(result, _SHOWN_REASONS):
@@ -97,6 +95,14 @@ def plain_lines(result: ReplayResult) -> Iterator[str]:
         yield f"  {words.relocated(result)}"
     yield from printed_lines(result)
     yield from profile_lines(result)
+
+
+def _failure_lines(result: ReplayResult, failing: Sequence[LaunchResult]) -> Iterator[str]:
+    for failure in failing:
+        yield printable(
+            f"  #{failure.call} {readable(failure.kernel)}: {failure.verdict.value}{_because(failure)}"
+            f"{_held_to(result, failure)}{_blamed(result, failure)}"
+        )
 
 
 def profile_lines(result: ReplayResult) -> Iterator[str]:
@@ -145,7 +151,10 @@ def _print_tables(result: ReplayResult, stream: TextIO) -> None:
     console.print(Text(title(result), style=_COLOURS[result.verdict.counts_as]))
     console.print(_kernel_table(result))
     failing = failures(result, _SHOWN_FAILURES)
-    if failing:
+    if failing and console.width < _NARROW:
+        for line in _failure_lines(result, failing):
+            console.print(Text(line))
+    elif failing:
         console.print(_failure_table(failing, sum(result.counts[v] for v in Verdict if _fails(v))))
         for kernel in dict.fromkeys(one.kernel for one in failing if one.verdict is Verdict.DIFFERS):
             if told := words.held_to(result, kernel):
@@ -172,15 +181,22 @@ def _print_profile(found: Mapping[str, Any], console: Console) -> None:
 
     from zluda.report import profile
 
+    if console.width < _NARROW:
+        for line in profile.lines(found):
+            console.print(Text(printable(line)))
+        return
     table = Table(box=SIMPLE, pad_edge=False)
     for name in profile.COLUMNS:
-        table.add_column(name, justify="left" if name in ("kernel", "limit") else "right", overflow="fold")
+        side: Literal["left", "right"] = "left" if name in ("kernel", "limit") else "right"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=name != "kernel")
     console.print(Text(printable(profile.heading(found))))
+    names = briefly(kernel["kernel"] for kernel in profile.top(found))
     for kernel in profile.top(found):
-        table.add_row(*(Text(printable(cell)) for cell in profile.cells(kernel)))
+        _, *figures = profile.cells(kernel)
+        table.add_row(*(Text(printable(cell)) for cell in (names[kernel["kernel"]], *figures)))
     console.print(table)
     for kernel in profile.top(found):
-        console.print(Text(printable(f"  {readable(kernel['kernel'])}: {kernel['advice']}"), style="dim"))
+        console.print(Text(printable(f"  {names[kernel['kernel']]}: {kernel['advice']}"), style="dim"))
 
 
 def _fails(verdict: Verdict) -> bool:
@@ -197,7 +213,7 @@ def _kernel_table(result: ReplayResult) -> Table:
     table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {left_out} more" if left_out > 0 else None)
     columns = _columns(result, kernels)
     for name, (justify, _) in columns.items():
-        table.add_column(name, justify=justify, overflow="fold")
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name not in _WRAPPED)
     for kernel in kernels[:_SHOWN_KERNELS]:
         style = _COLOURS[kernel.verdict.counts_as]
         cells = {name: printable(text(kernel)) for name, (_, text) in columns.items()}
@@ -207,8 +223,9 @@ def _kernel_table(result: ReplayResult) -> Table:
 
 def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Column]:
     """Those that have something to say of this replay."""
+    names = briefly(kernel.kernel for kernel in kernels)
     columns: dict[str, Column] = {
-        "kernel": ("left", lambda kernel: readable(kernel.kernel)),
+        "kernel": ("left", lambda kernel: names[kernel.kernel]),
         "calls": ("right", lambda kernel: f"{kernel.total:,}"),
         "verdict": ("left", lambda kernel: kernel.verdicts),
         "compared": ("right", lambda kernel: words.size(kernel.bytes_compared)),
@@ -216,9 +233,9 @@ def _columns(result: ReplayResult, kernels: list[KernelSummary]) -> dict[str, Co
     if result.classes:
         columns["class"] = ("left", lambda kernel: _class(result, kernel))
     if any(kernel.recorded_seconds is not None for kernel in kernels):
-        columns["recorded GPU time"] = ("right", lambda kernel: words.seconds(kernel.recorded_seconds))
+        columns["GPU time"] = ("right", lambda kernel: words.seconds(kernel.recorded_seconds))
     if not result.emulated:  # an emulator's time is nobody's GPU time
-        columns["replay time"] = ("right", lambda kernel: words.seconds(kernel.seconds))
+        columns["replay"] = ("right", lambda kernel: words.seconds(kernel.seconds))
     return columns
 
 
@@ -235,9 +252,11 @@ def _failure_table(failing: list[LaunchResult], total: int) -> Table:
     more = total - len(failing)
     table = Table(box=SIMPLE, pad_edge=False, caption=f"… and {more:,} more" if more > 0 else None)
     for name in ("call", "kernel", "verdict", "buffer", "element", "recorded", "replayed", "ULP"):
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=name not in _WRAPPED)
+    names = briefly(failure.kernel for failure in failing)
     for failure in failing:
-        head = (f"#{failure.call}", escape(printable(readable(failure.kernel))), str(failure.verdict.value))
+        head = (f"#{failure.call}", escape(printable(names[failure.kernel])), str(failure.verdict.value))
         found = failure.first_difference
         if found is None:
             table.add_row(*head, escape(printable(failure.reason)))
