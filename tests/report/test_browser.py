@@ -159,6 +159,22 @@ def test_nothing_scrolls_sideways_but_frames_that_say_so(
     assert cut == []
 
 
+def test_no_word_of_a_verdict_is_broken_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    page, gpu = tmp_path / "devices.html", {"device": "gfx1030", "emulated": True, "numerics": "native"}
+    mixed = [launch(1), launch(2, Verdict.INHERITED), launch(3, Verdict.NOT_COMPARED)]
+    write_page([replay(*mixed), replay(*mixed, **gpu)], page)  # type: ignore[arg-type]
+    opened(browser, page.as_uri(), PHONE)
+    broken = browser.execute_script(
+        "return [...document.querySelectorAll('.chip')].flatMap(chip => {"
+        "  const text = chip.firstChild, range = document.createRange();"
+        "  return [...text.data.matchAll(/[a-z]+/g)].filter(word => {"
+        "    range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);"
+        "    return range.getClientRects().length > 1; }).map(word => word[0]); })"
+    )
+    assert broken == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_phone_can_sort_too(browser: Any, page: str) -> None:
     from selenium.webdriver.support.select import Select
 
