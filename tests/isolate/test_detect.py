@@ -105,6 +105,9 @@ def test_a_program_is_computed_as_its_instructions_say() -> None:
     "name",
     [
         pytest.param("v_bfrev_b32 forgets the lowest bit", marks=pytest.mark.nightly),
+        pytest.param("a copy to the device stops short", marks=pytest.mark.nightly),
+        pytest.param("the oldest image of a fatbin is taken", marks=pytest.mark.nightly),
+        pytest.param("f32 subnormals are flushed by the kernel's mode", marks=pytest.mark.nightly),
         pytest.param("a copy on the device stops short", marks=pytest.mark.slow),
     ],
 )

@@ -44,6 +44,7 @@ from zluda.records import dataclass
 
 VERIFY = "an NVIDIA GPU, to run the record on: zluda trace --verify, or zluda isolate where one is"
 EMULATOR = "the emulator: pip install 'zluda[emulator]'"
+PSEUDOCODE = "AMD's pseudo-code of its instructions: pip install 'zluda[isolate]'"
 AMD_GPU = "an AMD GPU: zluda isolate --device hip:0"
 NOISE = "what NVIDIA varies: zluda replay --device cuda:0 --learn-noise, on the GPU that recorded it"
 CPU = "a CPU run of the launch that can be judged"
@@ -397,6 +398,7 @@ ROWS: tuple[Row, ...] = (
         _LIKELY,
         "what differs first is lowered as on the CPU, which is right; it is wrong on every target, "
         "optimised or not: how the emulator executes it, or how LLVM selects it",
+        needs=f"{PSEUDOCODE}; {AMD_GPU}",
     ),
     _row(
         "cpu holds, emulator fails, others hold",
