@@ -29,7 +29,7 @@ The other facts:
                                                     AMD's pseudo-code says, as far as it tells; one otherwise
 ``varies``                                          its kernel's results depend on the order of threads
 ``alike``                                           the CPU and the AMD code leave the very same wrong bytes
-``interpreter alike``                               the CPU and the interpreter leave the very same wrong bytes
+``interpreter alike``                               the CPU and the interpreter leave the same wrong bytes
 ``needs scheduling``                                a hang of threads that wait for others of their warp
 ``shared seam``, ``own seam``                       the first instruction that differs is lowered by what all
                                                     targets share, or by the target's own operations
@@ -247,15 +247,15 @@ ROWS: tuple[Row, ...] = (
         "cpu fails, emulator fails, alike, interpreter alike, record proved",
         _T,
         _LIKELY,
-        "the CPU, the AMD code and the interpreter leave the same wrong bytes: what surrounds kernels, or what "
-        "all three are told (which sums are fused, what texture units do)",
+        "the CPU, the AMD code and the interpreter leave the same wrong bytes: what surrounds kernels, or "
+        "what all three are told (which sums are fused, what texture units do)",
     ),
     _row(
         "cpu fails, emulator fails, alike, interpreter alike",
         _R,
         _LIKELY,
-        "the CPU, the AMD code and the interpreter, which shares no lowering with them, leave the same bytes, "
-        "and others than on record, which was not proved",
+        "the CPU, the AMD code and the interpreter, which shares no lowering with them, leave the same "
+        "bytes, and others than on record, which was not proved",
         needs=VERIFY,
     ),
     _row(
