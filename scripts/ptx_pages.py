@@ -7,6 +7,7 @@ import functools
 import gzip
 import json
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import golden_file
@@ -52,8 +53,8 @@ Of each row, combinations of types and needed words were lowered, up to forty, a
 - `but`: all are lowered but those with these words; `partly`: some combinations are not;
 - `no`: refused by name (`UnsupportedError`, verdict `unsupported`).
 
-*Checked* counts forms of the row whose results are held against an H200's; [exactness](exactness.md) says
-what evidence there is beside. All AMD targets share one lowering; `gfx90a`
+*Checked* counts forms of the row, or that execute it, whose results are held against an H200's;
+[exactness](exactness.md) says what evidence there is beside. All AMD targets share one lowering; `gfx90a`
 stands for waves of 64.""".splitlines()
 _APPROXIMATE = ("ex2", "tanh", "rsqrt", "lg2", "sin", "cos")
 
@@ -117,15 +118,36 @@ def _cell(row: ptx_support.Support, device: str, checked: int) -> str:
 
 
 def checked_rows() -> collections.Counter[str]:
-    """How many recorded forms each row of the instruction table has, by the row's text."""
-    count: collections.Counter[str] = collections.Counter()
+    """How many recorded forms each row of the instruction table has, by the row's text.
+
+    Most forms are named after their instruction. Rows that no form is named after are looked for in what
+    forms execute, where it shows in the result: carries, barriers, calls, objects in memory.
+    """
+    named: collections.Counter[str] = collections.Counter()
+    within: collections.Counter[str] = collections.Counter()
     for form in all_forms():
-        for part in form.name.split(" + "):
-            try:
-                count[find_opcode(part.split()[0]).forms[0].row.text] += 1
-            except OpcodeMismatch:
-                continue  # named otherwise: "mov {h, h} of b32"
-    return count + collections.Counter({text: cases for text, (cases, _) in texture_rows().items()})
+        named.update(_rows_of(part.split()[0] for part in form.name.split(" + ")))
+        within.update(set(_rows_of(_DOTTED.findall(form.body + "\n" + form.declarations))))
+    for text, cases in within.items():
+        if not named[text]:
+            named[text] = cases
+    return named + collections.Counter({text: cases for text, (cases, _) in texture_rows().items()})
+
+
+_DOTTED = re.compile(r"(?:^|[;{]|:\s)\s*(?:@!?%\w+\s+)?([a-z]\w*(?:\.[\w:]+)*)(?=[\s;])", re.MULTILINE)
+"""Where a statement may begin, and what may be its dotted opcode."""
+_SILENT = frozenset(("fence", "membar", "nanosleep", "prefetch", "prefetchu", "pmevent", "exit"))
+"""Instructions that leave nothing in a form's result to tell them by."""
+
+
+def _rows_of(dotted: Iterable[str]) -> Iterator[str]:
+    for name in dotted:
+        try:
+            row = find_opcode(name).forms[0].row
+        except OpcodeMismatch:
+            continue  # a form named otherwise ("mov {h, h} of b32"), or a word that is no instruction
+        if row.opcode not in _SILENT:
+            yield row.text
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from isa_forms import (
     floating,
     integer,
     memory,
+    remaining,
     sparse_wgmma,
     tensor,
     various,
@@ -45,7 +46,7 @@ FAMILIES = {
     "contraction": contraction,
     "sparse_wgmma": sparse_wgmma,
 }
-AWAITING: dict[str, ModuleType] = {}
+AWAITING: dict[str, ModuleType] = {"remaining": remaining}
 """Families that do not hold yet, or that no GPU has been asked about."""
 
 
