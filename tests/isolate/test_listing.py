@@ -74,13 +74,16 @@ def test_only_kernels_that_fail_in_their_own_right_are_listed() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_long_kernels_are_shown_around_the_line_and_say_what_is_left_out() -> None:
+def test_long_kernels_are_shown_around_the_line_and_fit_a_page() -> None:
     lines = [listing.Line(number, "x") for number in range(1, 5001)]
-    shown = listing._around(lines, 3000)
+    shown = listing._fitting(lines, 3000)
     assert len(shown) == listing.MOST_LINES
     assert shown[0].number < 3000 < shown[-1].number
-    assert listing._around(lines, 0)[0].number == 1
-    assert listing._around(lines, 5000)[-1].number == 5000
+    assert listing._fitting(lines, 0)[0].number == 1
+    assert listing._fitting(lines, 5000)[-1].number == 5000
+    wide = [listing.Line(number, "x" * 100, ("y" * 200,) * 40) for number in range(1, 5001)]
+    shown = listing._fitting(wide, 3000)
+    assert 20 < len(shown) < 50 and 3000 in [line.number for line in shown]
 
 
 def test_what_cannot_be_compiled_says_why() -> None:

@@ -22,6 +22,7 @@ MOST_LINES = 400
 """Lines of PTX that are shown of a kernel: around the one at fault, where that is known."""
 
 _LONGEST = 240  # characters of a line of IR, PTX or assembly
+_MOST_CHARACTERS = 300_000
 _MOST_AT_A_LINE = 60  # lines of IR, or instructions, of a line of PTX
 
 
@@ -54,7 +55,7 @@ def _listing(
         return Listing(launch.kernel, target, missing=str(error))
     line, told = _first_difference(trace, result, launch, time_limit) if inside else (0, "")
     lines = _lines(module.source, found)
-    shown = _around(lines, line)
+    shown = _fitting(lines, line)
     return Listing(launch.kernel, target, tuple(shown), line, told, len(lines) - len(shown))
 
 
@@ -116,9 +117,21 @@ def _cut(lines: list[str]) -> tuple[str, ...]:
     return (*shown, f"… {more} more") if more > 0 else tuple(shown)
 
 
-def _around(lines: list[Line], number: int) -> list[Line]:
-    if len(lines) <= MOST_LINES:
+def _fitting(lines: list[Line], number: int) -> list[Line]:
+    """Around a line, as many as a page has room for."""
+    most = MOST_LINES
+    while len(shown := _around(lines, number, most)) > 1 and _size(shown) > _MOST_CHARACTERS:
+        most //= 2
+    return shown
+
+
+def _around(lines: list[Line], number: int, most: int) -> list[Line]:
+    if len(lines) <= most:
         return lines
     at = next((place for place, line in enumerate(lines) if line.number >= number), 0) if number else 0
-    first = min(max(at - MOST_LINES // 2, 0), len(lines) - MOST_LINES)
-    return lines[first : first + MOST_LINES]
+    first = min(max(at - most // 2, 0), len(lines) - most)
+    return lines[first : first + most]
+
+
+def _size(lines: list[Line]) -> int:
+    return sum(len(text) for line in lines for text in (line.ptx, *line.ir, *line.amd))
