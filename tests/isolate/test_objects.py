@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,9 @@ from seeding import Change, run
 
 from zluda.device.cpu import CpuDevice
 from zluda.device.images import ptx_text
-from zluda.isolate.layers.objects import image_fault, texture_fault, variables_fault
+from zluda.isolate.layers.objects import image_fault, texture_fault, unlike_asked, variables_fault
 from zluda.ptx import parse_module
+from zluda.tracefile import open_trace
 
 VARIABLES = (
     HEADER
@@ -124,3 +126,13 @@ def test_a_texture_that_is_sampled_otherwise_is_named(
     )
     call: Any = description()
     assert texture_fault(call).startswith(told)
+
+
+def test_nothing_that_the_corpus_asks_for_is_made_otherwise() -> None:
+    """Whatever else may fail there, the driver's objects are not to be blamed for it."""
+    traces = sorted((Path(__file__).parents[2] / "corpus").glob("*/trace.bin"))
+    assert len(traces) > 10
+    for path in traces:
+        with open_trace(path) as trace:
+            last = {one.module: one for one in trace.iter_launches()}
+            assert [unlike_asked(trace, launch) for launch in last.values()] == [""] * len(last), path
