@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from zluda.driver.base import Bytes, Dim3, LaunchAttribute
@@ -34,10 +35,7 @@ class KernelTimes:
         return [getattr(self, name) for name in FIELDS]
 
 
-FIELDS = (
-    *("kernel", "launches", "seconds", "least", "threads", "blocks", "block_threads"),
-    *("instructions", "vector", "bytes"),
-)
+FIELDS = tuple(field.name for field in fields(KernelTimes))
 
 
 class ProfiledDriver:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from zluda.device.amd.hip.memory import GRANULE, HipMemory
+from zluda.device.placement import Wherever
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError
 
@@ -92,10 +93,10 @@ def test_an_address_that_hip_does_not_give_is_refused_with_its_offer() -> None:
 
 
 def test_a_variable_goes_elsewhere_instead() -> None:
-    held = memory(Runtime(), (PLACE, 4096))
-    assert held.place(64, PLACE + 64) == PLACE + 64
-    assert held.place(64, TAKEN) >> 40 == 0x55
-    assert held.place(64, None) >> 40 == 0x55
+    variables = Wherever(memory(Runtime(), (PLACE, 4096)))
+    assert variables.allocate(64, PLACE + 64) == PLACE + 64
+    assert variables.allocate(64, TAKEN) >> 40 == 0x55
+    assert variables.allocate(64, None) >> 40 == 0x55
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,28 @@ What loads a code object is the device's: the emulator, or AMD's HIP runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from zluda.compiler import compile_kernel
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.linker import link
 from zluda.compiler.amd.special import WORKSPACE
 from zluda.compiler.amd.unit import MAX_THREADS
-from zluda.compiler.layout import parameter_layout
-from zluda.compiler.services import linked
-from zluda.compiler.stops import FAULTS, REFUSAL, STOPPED
+from zluda.compiler.stops import REFUSAL
 from zluda.compiler.target import APART, CompiledKernel, Together
 from zluda.device.amd.clusters import ClusterMemory
-from zluda.device.base import Dim3, KernelParameter
-from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
-from zluda.device.placement import FunctionAddresses, VariableMemory, Variables
+from zluda.device.base import Dim3
+from zluda.device.limits import MAX_SHARED_BYTES, validate
+from zluda.device.modules import CompiledModule, CompiledOnLaunch
+from zluda.device.placement import FunctionAddresses, VariableMemory
+from zluda.device.refusals import RefusalCell
 from zluda.device.together import arrangement, check_room
-from zluda.errors import Error, LaunchError, UnsupportedError
+from zluda.errors import UnsupportedError
 from zluda.ptx import Module
 from zluda.records import dataclass
+
+if TYPE_CHECKING:
+    from zluda.compiler.unit import Unit
 
 K_co = TypeVar("K_co", covariant=True)
 
@@ -80,42 +83,6 @@ class Loader(Protocol[K_co]):
     def load_code_object(self, data: bytes, *, file: str) -> LoadedCode[K_co]: ...
 
 
-class RefusalCell:
-    """The device's memory for the number of what stopped a launch (``zluda.compiler.stops.REFUSAL``)."""
-
-    def __init__(self, memory: VariableMemory) -> None:
-        self._memory = memory
-        self._address: int | None = None
-
-    @property
-    def address(self) -> int:
-        """Where it is; made when first asked for."""
-        if self._address is None:
-            self._address = self._memory.allocate(4, None)
-            self._memory.write(self._address, bytes(4))
-        return self._address
-
-    def take(
-        self, compiled: CompiledKernel, failure: LaunchError | None = None
-    ) -> UnsupportedError | LaunchError | None:
-        """What stopped a launch, if its code has said so; the cell is cleared.
-
-        ``failure`` is what the device knows of it.
-        """
-        if self._address is None or REFUSAL not in compiled.symbols:
-            return None
-        number = int.from_bytes(self._memory.read(self._address, 4), "little")
-        self._memory.write(self._address, bytes(4))
-        if not number:
-            return None
-        if number >= STOPPED:
-            # HIP does not say which block it was; a failure without one would be that of a refused launch.
-            block, thread = (failure.block, failure.thread) if failure is not None else ((0, 0, 0), None)
-            return LaunchError(FAULTS[number - STOPPED], kernel=compiled.name, block=block, thread=thread)
-        refusal = compiled.refusals[number - 1]
-        return UnsupportedError(refusal.what, refusal.where, began=True)
-
-
 K = TypeVar("K")
 
 
@@ -130,36 +97,26 @@ class Dispatch(Generic[K]):
     shared_bytes: int
 
 
-class AmdKernel(Generic[K]):
-    """Implements :class:`zluda.device.base.Kernel`. Nothing is compiled before the first launch."""
+class AmdKernel(CompiledOnLaunch, Generic[K]):
+    """A kernel of an AMD GPU: a code object for each way of launching blocks together."""
 
     def __init__(self, code: AmdCode[K], name: str) -> None:
-        function = code.module.function(name)
-        slots, self.parameter_bytes = parameter_layout(function.parameters)
-        self.code, self.name = code, name
-        self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
-        self.max_threads_per_block = thread_limit(function.directives)
-        self.required_block = required_block(function.directives)
-        self.directives = function.directives
-        self._shared_bytes: int | None = None
+        super().__init__(code.module, name)
+        self.code = code
         self._clusters = ClusterMemory(code.device.variables)
         self._loaded: dict[Together, tuple[CompiledKernel, LoadedCode[K]]] = {}
 
-    @property
-    def shared_bytes(self) -> int:
-        """Static shared memory of a block, in bytes."""
-        if self._shared_bytes is None:
-            from zluda.compiler.amd.unit import build_unit
+    def _unit(self) -> Unit:
+        from zluda.compiler.amd.unit import build_unit
 
-            self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
-        return self._shared_bytes
+        return build_unit(self.module, self.name, "off")
 
     def load(self, together: Together = APART) -> tuple[CompiledKernel, K]:
         """Compile, link against the module's variables, and load. Raises PtxError or UnsupportedError."""
         if together not in self._loaded:
             device = self.code.device
             compiled = compile_kernel(
-                self.code.module,
+                self.module,
                 self.name,
                 device.target_id,
                 wave_size=device.wave_size,
@@ -237,35 +194,12 @@ def dispatched(compiled: CompiledKernel, block: Dim3, parameters: bytes, explici
     return shape, extended
 
 
-class AmdCode(Generic[K]):
-    """Implements :class:`zluda.device.base.Code`."""
+class AmdCode(CompiledModule[AmdKernel[K]], Generic[K]):
+    """A module on an AMD GPU."""
 
     def __init__(self, device: Loader[K], module: Module, globals_at: Mapping[str, int]) -> None:
-        self.device, self.module = device, linked(module)
-        self.kernel_names = tuple(module.kernel_names)
-        self._variables = Variables(device.variables, device.functions, self.module, globals_at)
-        self._kernels: dict[str, AmdKernel[K]] = {}
+        super().__init__(device.variables, device.functions, module, globals_at)
+        self.device = device
 
-    def kernel(self, name: str) -> AmdKernel[K]:
-        """Raises Error when the module has no such kernel, PtxError when its text is wrong."""
-        if name not in self.kernel_names:
-            known = ", ".join(self.kernel_names) or "none"
-            raise Error(f"{self.module.file} has no kernel {name}; it has {known}")
-        if name not in self._kernels:
-            self._kernels[name] = AmdKernel(self, name)
-        return self._kernels[name]
-
-    def global_variable(self, name: str) -> tuple[int, int]:
-        """Address and size in bytes of a ``.global`` or ``.const`` variable."""
-        return self._variables[name]
-
-    def address(self, symbol: str) -> int:
-        """Where what a kernel names by ``symbol`` is."""
-        return self._variables.address(symbol)
-
-    def unload(self) -> None:
-        """Free variables and code."""
-        self._variables.free()
-        for kernel in self._kernels.values():
-            kernel.unload()
-        self._kernels.clear()
+    def _kernel(self, name: str) -> AmdKernel[K]:
+        return AmdKernel(self, name)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from zluda.compiler import cache
 from zluda.compiler.amd import slow
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
+from zluda.device.amd.code import AmdCode, AmdKernel
 from zluda.device.amd.emulator.compile import scheduler
 from zluda.device.amd.emulator.device import EmulatedCode, EmulatedDevice, EmulatedKernel
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.memory import HostMemory, Memory
 from zluda.device.faults import thread_index
 from zluda.device.placement import FunctionAddresses
+from zluda.device.refusals import RefusalCell
 from zluda.device.together import cluster_shape
 from zluda.errors import DeviceError, LaunchError
 from zluda.ptx import Module

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from zluda.compiler import compile_kernel
-from zluda.compiler.layout import parameter_layout
 from zluda.compiler.nvptx.surroundings import SYMBOLS
 from zluda.compiler.nvptx.targets import target
-from zluda.compiler.services import linked
-from zluda.compiler.stops import FAULTS, REFUSAL, STOPPED
+from zluda.compiler.stops import REFUSAL
 from zluda.compiler.target import CompiledKernel
-from zluda.device.base import APART, Dim3, Kernel, KernelParameter, Together
+from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cuda.device import CudaDevice
 from zluda.device.cuda.images import Image, load_module
 from zluda.device.cuda.launching import launch, parameter_slots
-from zluda.device.limits import MAX_SHARED_BYTES, required_block, thread_limit, validate
-from zluda.device.placement import FunctionAddresses, Variables
+from zluda.device.limits import MAX_SHARED_BYTES, validate
+from zluda.device.modules import CompiledModule, CompiledOnLaunch
+from zluda.device.placement import FunctionAddresses, Wherever
+from zluda.device.refusals import RefusalCell
 from zluda.device.results import KERNEL_FAILURES, CudaError
 from zluda.device.together import arrangement, launch_attributes
-from zluda.errors import DeviceError, Error, LaunchError, UnsupportedError
+from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
+
+if TYPE_CHECKING:
+    from zluda.compiler.unit import Unit
 
 _MAX_DYNAMIC_SHARED_SIZE_BYTES, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
 _CC_MAJOR, _CC_MINOR = 75, 76  # CUdevice_attribute
@@ -74,37 +78,27 @@ class Loaded:
         self._library.call("cuModuleUnload", self._module)
 
 
-class NvptxKernel:
-    """Implements :class:`zluda.device.base.Kernel`. Nothing is compiled before the first launch."""
+class NvptxKernel(CompiledOnLaunch):
+    """A kernel of an NVIDIA GPU."""
 
     def __init__(self, code: NvptxCode, name: str) -> None:
-        function = code.module.function(name)
-        slots, self.parameter_bytes = parameter_layout(function.parameters)
-        self.code, self.name = code, name
-        self.parameters = tuple(KernelParameter(s.name, s.offset, s.size, s.align) for s in slots)
-        self.max_threads_per_block = thread_limit(function.directives)
-        self.required_block = required_block(function.directives)
-        self.directives = function.directives
-        self._shared_bytes: int | None = None
+        super().__init__(code.module, name)
+        self.code = code
         self.loaded: Loaded | None = None
 
-    @property
-    def shared_bytes(self) -> int:
-        """Static shared memory of a block, in bytes."""
-        if self._shared_bytes is None:
-            from zluda.compiler.nvptx.unit import build_unit
+    def _unit(self) -> Unit:
+        from zluda.compiler.nvptx.unit import build_unit
 
-            self._shared_bytes = build_unit(self.code.module, self.name, "off").shared.static_bytes
-        return self._shared_bytes
+        return build_unit(self.module, self.name, "off")
 
     def load(self) -> Loaded:
         """Compile, and have the driver do so. Raises PtxError or UnsupportedError."""
         if self.loaded is None:
             device = self.code.device
             compiled = compile_kernel(
-                self.code.module,
+                self.module,
                 self.name,
-                device.target_of(self.code.module),
+                device.target_of(self.module),
                 numerics=device.numerics,
                 contract=device.contract,
             )
@@ -114,40 +108,26 @@ class NvptxKernel:
             self.loaded = loaded
         return self.loaded
 
+    def unload(self) -> None:
+        """Give the code back to the driver."""
+        if self.loaded is not None:
+            self.loaded.unload()
+            self.loaded = None
 
-class NvptxCode:
-    """Implements :class:`zluda.device.base.Code`."""
+
+class NvptxCode(CompiledModule[NvptxKernel]):
+    """A module on an NVIDIA GPU."""
 
     def __init__(self, device: NvptxDevice, module: Module, globals_at: Mapping[str, int]) -> None:
-        self.device, self.module = device, linked(module)
-        self.kernel_names = tuple(module.kernel_names)
-        self._variables = Variables(_Placed(device), device.functions, self.module, globals_at)
-        self._kernels: dict[str, NvptxKernel] = {}
+        super().__init__(Wherever(device), device.functions, module, globals_at)
+        self.device = device
 
-    def kernel(self, name: str) -> NvptxKernel:
-        """Raises Error when the module has no such kernel, PtxError when its text is wrong."""
-        if name not in self.kernel_names:
-            known = ", ".join(self.kernel_names) or "none"
-            raise Error(f"{self.module.file} has no kernel {name}; it has {known}")
-        if name not in self._kernels:
-            self._kernels[name] = NvptxKernel(self, name)
-        return self._kernels[name]
-
-    def global_variable(self, name: str) -> tuple[int, int]:
-        """Address and size in bytes of a ``.global`` or ``.const`` variable."""
-        return self._variables[name]
+    def _kernel(self, name: str) -> NvptxKernel:
+        return NvptxKernel(self, name)
 
     def address(self, symbol: str) -> int:
         """Where what a kernel names by ``symbol`` is."""
-        return self.device.refusal_cell() if symbol == REFUSAL else self._variables.address(symbol)
-
-    def unload(self) -> None:
-        """Free variables and code."""
-        self._variables.free()
-        for kernel in self._kernels.values():
-            if kernel.loaded is not None:
-                kernel.loaded.unload()
-        self._kernels.clear()
+        return self.device.refusals.address if symbol == REFUSAL else super().address(symbol)
 
 
 class NvptxDevice(CudaDevice):
@@ -169,8 +149,7 @@ class NvptxDevice(CudaDevice):
         super().__init__(ordinal, reservations=reservations)
         self.name = f"nvptx:{ordinal}"
         self.numerics, self.contract = numerics, contract
-        self.functions = FunctionAddresses()
-        self._cell: int | None = None
+        self.refusals, self.functions = RefusalCell(Wherever(self)), FunctionAddresses()
         self._stack_bytes = 0
 
     def target_of(self, module: Module) -> str:
@@ -178,13 +157,6 @@ class NvptxDevice(CudaDevice):
         number = 10 * self.attribute(_CC_MAJOR) + self.attribute(_CC_MINOR)
         suffix = next((name[-1] for name in module.target if name[-1:] in "af" and name[:3] == "sm_"), "")
         return target(f"sm_{number}{suffix if number >= 90 else ''}").name
-
-    def refusal_cell(self) -> int:
-        """The memory in which a thread notes what stopped it."""
-        if self._cell is None:
-            self._cell = self.allocate(4)
-            self.write(self._cell, bytes(4))
-        return self._cell
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> NvptxCode:  # type: ignore[override]
         """Load a module; a variable whose wanted address cannot be had is placed elsewhere."""
@@ -229,37 +201,11 @@ class NvptxDevice(CudaDevice):
             self.library.call("cuCtxSynchronize")
         except CudaError as error:
             raise self._failure(kernel, error) from error
-        self._check_refusal(loaded.compiled)
+        stopped = self.refusals.take(loaded.compiled)
+        if stopped is not None:
+            raise stopped
 
     def _failure(self, kernel: NvptxKernel, error: CudaError) -> LaunchError:
         """A launch that was refused; or one that ran: then with a block, though the driver names none."""
         self._failed = error.result in KERNEL_FAILURES
         return LaunchError(str(error), kernel=kernel.name, block=(0, 0, 0) if self._failed else None)
-
-    def _check_refusal(self, compiled: CompiledKernel) -> None:
-        if self._cell is None or REFUSAL not in compiled.symbols:
-            return
-        number = int.from_bytes(self.read(self._cell, 4), "little")
-        if not number:
-            return
-        self.write(self._cell, bytes(4))
-        if number >= STOPPED:
-            raise LaunchError(FAULTS[number - STOPPED], kernel=compiled.name, block=(0, 0, 0))
-        refusal = compiled.refusals[number - 1]
-        raise UnsupportedError(refusal.what, refusal.where, began=True)
-
-
-class _Placed:
-    """The device's memory for variables: where they are wanted if that can be had, else anywhere."""
-
-    def __init__(self, device: NvptxDevice) -> None:
-        self._device = device
-        self.free, self.read, self.write = device.free, device.read, device.write
-
-    def allocate(self, size: int, address: int | None) -> int:
-        if address is not None:
-            try:
-                return self._device.allocate(size, address=address)
-            except DeviceError:
-                pass  # taken: the replay relocates what points there
-        return self._device.allocate(size)

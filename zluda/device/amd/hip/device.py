@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from zluda.compiler.amd.targets import CODE_OBJECT_VERSION, default_wave_size, target_id
 from zluda.compiler.stops import REFUSAL
-from zluda.device.amd.code import AmdCode, AmdKernel, RefusalCell
+from zluda.device.amd.code import AmdCode, AmdKernel
 from zluda.device.amd.hip import attributes
 from zluda.device.amd.hip.code import HipCode
 from zluda.device.amd.hip.memory import HipMemory
@@ -16,7 +16,8 @@ from zluda.device.amd.hip.streams import HipStreams
 from zluda.device.base import APART, Dim3, Kernel, Together
 from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.device.limits import LEAST_STACK
-from zluda.device.placement import FunctionAddresses
+from zluda.device.placement import FunctionAddresses, Wherever
+from zluda.device.refusals import RefusalCell
 from zluda.device.results import CudaError
 from zluda.errors import DeviceError, LaunchError, UnsupportedError
 from zluda.ptx import Module
@@ -63,7 +64,7 @@ class HipDevice:
         self.emulated = name.startswith(_EMULATED)
         self.product = name if self.target.name in name else f"{name}, {self.target.name}"
         self.memory = HipMemory(self.runtime, ordinal, self.name, reservations)
-        self.variables = _Anywhere(self.memory)
+        self.variables = Wherever(self.memory)
         self.refusals, self.functions = RefusalCell(self.variables), FunctionAddresses()
         self.streams = HipStreams(self.runtime)
         self._closed, self._stack_bytes = False, LEAST_STACK
@@ -211,11 +212,3 @@ class HipDevice:
         if not self._closed:
             self._closed = True
             self.memory.close()
-
-
-class _Anywhere:
-    """The device's memory for variables: where they are wanted if that can be had, else anywhere."""
-
-    def __init__(self, memory: HipMemory) -> None:
-        self.allocate = memory.place
-        self.free, self.read, self.write = memory.free, memory.read, memory.write

@@ -66,12 +66,6 @@ class HipMemory:
             raise DeviceError(self._name, self._reason(address) or why_not)
         return address
 
-    def place(self, size: int, wanted: int | None) -> int:
-        """``size`` bytes at ``wanted`` if they can be had there, else anywhere."""
-        if wanted is not None and self._claims.claim(wanted, max(size, 1)) is None:
-            return wanted
-        return self.allocate(size)
-
     def free(self, address: int) -> None:
         if self._claims.give_back(address):
             self._call("hipDeviceSynchronize")  # as hipFree does: what runs may still use it
