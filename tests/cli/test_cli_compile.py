@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels import ADD, HEADER, LAYOUT, parameters
+from kernels import ADD, HEADER, LAYOUT, STORE, parameters
 from trace_builder import TraceBuilder
 
 from zluda.compiler.precompile.run import _tasks
@@ -20,15 +20,6 @@ from zluda.device.cpu.attributes import ATTRIBUTES
 from zluda.ptx import parse_module
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-GOOD = """
-.visible .entry {name}(.param .u64 p)
-{{
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [p];
-    st.global.u32 [%rd1], {value};
-    ret;
-}}
-"""
 UNSUPPORTED = """
 .visible .entry counted(.param .u64 p)
 {
@@ -39,7 +30,7 @@ UNSUPPORTED = """
 }
 """
 WRONG = "\n.visible .entry wrong()\n{\n    frobnicate.u32 %r1;\n}\n"
-MIXED = HEAD + GOOD.format(name="one", value=1) + UNSUPPORTED + WRONG + GOOD.format(name="two", value=2)
+MIXED = HEAD + STORE.format(name="one", value=1) + UNSUPPORTED + WRONG + STORE.format(name="two", value=2)
 
 
 class Machine:
@@ -103,6 +94,18 @@ def test_assembly_of_what_can_be_compiled_is_in_the_module_s_order(zluda: Machin
     assert result.stdout.index("one:") < result.stdout.index("two:")
 
 
+def test_settings_of_devices_hold_for_what_is_compiled_alone(zluda: Machine) -> None:
+    path = zluda.write("module.ptx", HEAD + STORE.format(name="one", value=1))
+    words = ["compile", path, "--target", "gfx1100"]
+    plain = zluda(*words, "--emit", "asm").stdout
+    zluda.environment["ZLUDA_WAVE64_MODE"] = "1"
+    assert json.loads(zluda(*words, "--json").stdout)["wave_size"] == 64
+    assert ".amdhsa_wavefront_size32 0" in zluda(*words, "--emit", "asm").stdout
+    assert json.loads(zluda(*words, "--wave", "32", "--json").stdout)["wave_size"] == 32
+    zluda.environment |= {"ZLUDA_WAVE64_MODE": "0", "ZLUDA_OPTIMIZATION_LEVEL": "0"}
+    assert zluda(*words, "--emit", "asm").stdout != plain
+
+
 def test_several_code_objects_go_into_a_directory(zluda: Machine) -> None:
     path = zluda.write("a.ptx")
     result = zluda("compile", path, "--target", "gfx1030", "--emit", "hsaco", status=2)
@@ -117,7 +120,7 @@ def test_several_code_objects_go_into_a_directory(zluda: Machine) -> None:
 
 def test_kernels_whose_names_are_longer_than_file_names(zluda: Machine) -> None:
     names = ["_Z" + "a" * 300 + end for end in "xy"]
-    path = zluda.write("a.ptx", HEAD + "".join(GOOD.format(name=name, value=1) for name in names))
+    path = zluda.write("a.ptx", HEAD + "".join(STORE.format(name=name, value=1) for name in names))
     zluda("compile", path, "--target", "gfx1030", "--emit", "obj", "-o", "out")
     files = [f.name for f in (zluda.place / "out").iterdir()]
     assert len(files) == 2 and all(f.startswith("_Zaaa") and f.endswith(".o") for f in files)
@@ -158,7 +161,7 @@ def test_a_file_without_ptx_is_named(zluda: Machine, data: bytes, message: str) 
 
 def test_precompile_tells_of_each_module_and_goes_on(zluda: Machine) -> None:
     zluda.write("tree/a.ptx")
-    zluda.write("tree/deep/b.ptx", "// a comment first\n" + HEAD + GOOD.format(name="three", value=3))
+    zluda.write("tree/deep/b.ptx", "// a comment first\n" + HEAD + STORE.format(name="three", value=3))
     zluda.write("tree/notes.txt", "the .version directive")
     zluda.write("tree/source.cu", '// .version 8.0\nint x; asm(".version");')
     (zluda.place / "tree/binary").write_bytes(b"\x7fELF" + bytes(60))
@@ -273,7 +276,7 @@ def test_images_are_chosen_as_the_devices_choose_them() -> None:
 
 
 def test_precompile_does_not_call_compiled_what_is_not_kept(zluda: Machine) -> None:
-    path = zluda.write("a.ptx", HEAD + GOOD.format(name="one", value=1))
+    path = zluda.write("a.ptx", HEAD + STORE.format(name="one", value=1))
     zluda("precompile", path)
     for entry in (zluda.place / "cache/kernels").glob("*.code"):
         entry.unlink()
@@ -287,7 +290,7 @@ def test_precompile_does_not_call_compiled_what_is_not_kept(zluda: Machine) -> N
 
 
 def test_the_cache_moves_to_another_machine(zluda: Machine, tmp_path: Path) -> None:
-    zluda("precompile", zluda.write("a.ptx", HEAD + GOOD.format(name="one", value=1)), "-t", "gfx1030")
+    zluda("precompile", zluda.write("a.ptx", HEAD + STORE.format(name="one", value=1)), "-t", "gfx1030")
     info = json.loads(zluda("cache", "info", "--json").stdout)
     assert info["targets"] == {"gfx1030": 1} and info["entries"] == 1 and info["damaged"] == 0
     assert f"{zluda.place}/cache/kernels" in zluda("cache", "info").stdout
@@ -304,7 +307,7 @@ def test_the_cache_moves_to_another_machine(zluda: Machine, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", [600, -1100, None])
 def test_a_damaged_export_is_refused_whole(zluda: Machine, at: int | None) -> None:
-    zluda("precompile", zluda.write("a.ptx", HEAD + GOOD.format(name="one", value=1)), "-t", "gfx1030")
+    zluda("precompile", zluda.write("a.ptx", HEAD + STORE.format(name="one", value=1)), "-t", "gfx1030")
     zluda("cache", "export", "kernels.tar")
     data = bytearray((zluda.place / "kernels.tar").read_bytes())
     if at is None:
@@ -323,7 +326,7 @@ def test_a_cache_that_others_can_write_to_is_refused_by_every_verb(zluda: Machin
     place = zluda.place / "cache/kernels"
     place.mkdir(parents=True)
     place.chmod(0o777)
-    path = zluda.write("a.ptx", HEAD + GOOD.format(name="one", value=1))
+    path = zluda.write("a.ptx", HEAD + STORE.format(name="one", value=1))
     for words in (
         ["cache", "info"],
         ["precompile", path],

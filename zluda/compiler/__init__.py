@@ -2,9 +2,9 @@
 
 Owns the IR builder (``ir.py``), the analyses (``analysis/``), lowering (``lower/``: what each instruction
 means, over a target's ``TargetOps``), one folder a target (``cpu/``, ``amd/``, ``nvptx/``; what the last two
-share is in ``gpu/``), and the kernel cache (``cache/``). May import what stands below it. It is given a typed module and a kernel's name, and gives
-back a :class:`~zluda.compiler.target.CompiledKernel`: a relocatable object and what a device needs to launch
-it.
+share is in ``gpu/``), and the kernel cache (``cache/``). May import what stands below it. It is given a typed
+module and a kernel's name, and gives back a :class:`~zluda.compiler.target.CompiledKernel`: a relocatable
+object and what a device needs to launch it.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from zluda import config
 from zluda.compiler import compile_kernel
 from zluda.compiler.apart import Failure, each_apart
 from zluda.compiler.nvptx.targets import is_target as is_nvidia
@@ -27,7 +28,7 @@ _LOOKED_AT = 1 << 18  # characters of a module that tell which instructions it h
 class Request:
     """What is wanted of each kernel: a ``kind`` of :data:`KINDS` (or none), a report, or both.
 
-    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: the target's own). ``numerics`` and
+    ``block`` matters to the CPU alone, ``wave_size`` to AMD alone (0: as devices have it). ``numerics`` and
     ``contract`` are as for :func:`zluda.compiler.compile_kernel`.
     """
 
@@ -129,7 +130,7 @@ def emit_kernel(module: Module, name: str, request: Request) -> tuple[bytes, dic
         name,
         request.target,
         block=request.block,
-        wave_size=request.wave_size,
+        wave_size=_lanes(request),
         numerics=request.numerics,
         contract=request.contract,
     ).code
@@ -160,12 +161,13 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     if request.target == "cpu":
         from zluda.compiler.cpu.compile import kernel_ir
         from zluda.compiler.cpu.llvm import emit_assembly
+        from zluda.compiler.large import is_quick
         from zluda.compiler.unit import kernel_unit
 
         unit = kernel_unit(module, name, request.block, request.contract)
-        unit.numerics = request.numerics
+        unit.numerics, unit.level = request.numerics, config.load().optimization_level
         text = kernel_ir(unit)
-        return text.encode() if request.kind == "llvm" else emit_assembly(text)
+        return text.encode() if request.kind == "llvm" else emit_assembly(text, quickly=is_quick(unit))
     if is_nvidia(request.target):
         from zluda.compiler.nvptx import compile as nvptx
         from zluda.compiler.nvptx.unit import build_unit as nvptx_unit
@@ -183,14 +185,22 @@ def _text(module: Module, name: str, request: Request) -> bytes:
     from zluda.compiler.amd.targets import target_id
     from zluda.compiler.amd.unit import build_unit
 
-    chosen = target_id(request.target).target
+    chosen, lanes = target_id(request.target).target, _lanes(request)
     unit = build_unit(module, name, request.contract)
-    unit.numerics = request.numerics
-    text = amd_ir(unit, chosen, request.wave_size)
+    unit.numerics, unit.level = request.numerics, config.load().optimization_level
+    text = amd_ir(unit, chosen, lanes)
     if request.kind == "llvm":
         return text.encode()
-    lanes = request.wave_size or chosen.wave_size
     return emit(text, Options(request.target, lanes, request.kind, level(unit)))
+
+
+def _lanes(request: Request) -> int:
+    """Lanes of a wave, where the target has waves; 0 elsewhere."""
+    if request.target == "cpu" or is_nvidia(request.target):
+        return 0
+    from zluda.compiler.amd.targets import default_wave_size, target_id
+
+    return request.wave_size or default_wave_size(target_id(request.target).target)
 
 
 def prepare(request: Request) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from zluda.compiler.amd.faults import fence, may_need_fences
-from zluda.compiler.amd.targets import target_id
+from zluda.compiler.amd.targets import default_wave_size, target_id
 from zluda.compiler.llvm import GPU_PASSES, QUICK_PASSES, gpu_machine, parse, run_passes
 from zluda.patterns import pattern
 from zluda.records import dataclass
@@ -69,7 +69,7 @@ def warm_up(target: str, wave_size: int) -> None:
     """Emit an empty kernel, so that the code generator is set up, and read from its library, when it is
     needed. No lock of Python's is held meanwhile: for a thread. Raises as :func:`emit` does.
     """
-    wanted = wave_size or target_id(target).target.wave_size
+    wanted = wave_size or default_wave_size(target_id(target).target)
     emit(f'target triple = "{TRIPLE}"\n{_NOTHING}\n', Options(target, wanted))
 
 

@@ -55,16 +55,19 @@ def target_machine(level: int = 2) -> Any:
 
 def emit_object(text: str, *, optimize: bool = True, quickly: bool = False) -> bytes:
     """A relocatable object from IR text. An error here is a fault of this compiler."""
-    machine = target_machine(0 if quickly or text.count("\n") > _LONG else 2)
-    return bytes(machine.emit_object(_compiled(text, optimize=optimize, quickly=quickly)))
+    return bytes(_generator(text, quickly).emit_object(_compiled(text, optimize=optimize, quickly=quickly)))
 
 
-def emit_assembly(text: str) -> bytes:
+def emit_assembly(text: str, *, quickly: bool = False) -> bytes:
     """Assembly from IR text."""
-    return str(target_machine().emit_assembly(_compiled(text, optimize=True))).encode()
+    return str(_generator(text, quickly).emit_assembly(_compiled(text, quickly=quickly))).encode()
 
 
-def _compiled(text: str, *, optimize: bool, quickly: bool = False) -> Any:
+def _generator(text: str, quickly: bool) -> Any:
+    return target_machine(0 if quickly or text.count("\n") > _LONG else 2)
+
+
+def _compiled(text: str, *, optimize: bool = True, quickly: bool = False) -> Any:
     import llvmlite.binding as llvm
 
     machine = target_machine()
