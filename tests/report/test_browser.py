@@ -95,7 +95,7 @@ def column(browser: Any, number: int) -> list[str]:
 def test_it_opens_from_a_file_without_an_error(browser: Any, page: str) -> None:
     opened(browser, page)
     assert [entry["message"] for entry in browser.get_log("browser")] == []
-    assert browser.title == "zluda: 1 differs of 3 launches and 1 copy on cpu"
+    assert browser.title == "zluda: 1 of 4 launches and copies differs on cpu"
     fetched = browser.execute_script("return performance.getEntriesByType('resource').length")
     assert fetched == 0
 

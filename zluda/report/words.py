@@ -64,12 +64,20 @@ def _fails(result: ReplayResult) -> str:
     for verdicts, one, several in _FAILURES:
         count = sum(counts[verdict] for verdict in verdicts)
         if count:
-            verbs.append(f"{count:,} {one if count == 1 else several}")
+            of = "" if verbs else f" of {_together(result.results)}"
+            verbs.append(f"{count:,}{of} {one if count == 1 else several}")
     divergence = result.first_divergence
     assert divergence is not None
-    text = f"{' and '.join(verbs)} of {things(result.results)} on {where(result)}; {first(divergence)}"
+    text = f"{' and '.join(verbs)} on {where(result)}; {first(divergence)}"
     guilty = result.blame.get(divergence.result.call)
     return f"{text}; {at_fault_layer(guilty)}" if guilty is not None else text
+
+
+def _together(results: Sequence[LaunchResult]) -> str:
+    """``4,210 launches``, ``12 launches and copies``"""
+    if len({found.kind for found in results}) == 1:
+        return things(results)
+    return f"{len(results):,} launches and copies"
 
 
 def at_fault_layer(blame: Blame) -> str:
