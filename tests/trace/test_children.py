@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,49 @@ def test_what_is_not_recorded_is_told_once_and_a_gap(family: Recorded) -> None:
         assert [(gap.kind, gap.times) for gap in trace.gaps] == [("child", 1)] * 3 + [("child", 5)]
 
 
+def test_a_thread_that_becomes_another_program_is_followed(standin: StandIn, tmp_path: Path) -> None:
+    """It takes the place of all threads, and their main one's process id (ptrace(2))."""
+    program = (
+        "import ctypes, os, sys, threading, time\n"
+        "assert ctypes.CDLL(sys.argv[1]).cuInit(0) == 0\n"
+        "become = lambda: os.execv(sys.argv[2], [sys.argv[2], 'status'])\n"
+        "threading.Thread(target=become).start()\n"
+        "time.sleep(60)\n"
+    )
+    line = [sys.executable, "-c", program, standin.driver, standin.app]
+    recorded = run_trace(tmp_path / "trace.bin", *line)
+    assert recorded.status == 7, recorded.errors
+    calls = []
+    for path in sorted(tmp_path.glob("trace*.bin")):
+        with open_trace(path) as trace:
+            calls.append(trace.counts().calls)
+    assert sorted(calls) == [1, 4]
+
+
+CLOSES = """
+import ctypes, os, sys
+if os.fork() == 0:
+    for descriptor in range(3, 4096):
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass
+    os._exit(ctypes.CDLL(sys.argv[1]).cuInit(0))
+sys.exit(os.wait()[1])
+"""
+
+
+def test_a_forked_child_that_closes_every_descriptor_and_loads_the_driver_is_recorded(
+    standin: StandIn, tmp_path: Path
+) -> None:
+    """Frida's connection must survive it (agent/descriptors.c)."""
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", CLOSES, standin.driver)
+    (child,) = tmp_path.glob("trace.*.bin")
+    with open_trace(child) as trace:
+        assert [call.function for call in trace.iter_calls()] == ["cuInit"]
+    assert recorded.status in (0, 2), recorded.errors  # the program itself makes no call
+
+
 def test_children_start_when_the_session_is_gone(standin: StandIn, tmp_path: Path) -> None:
     program = (
         "import ctypes, subprocess, sys\n"
@@ -143,38 +186,73 @@ BECOMES_ECHO = """
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect('\\0' + sys.argv[1])
-s.sendall(b'/bin/echo\\0')
+s.sendall(b'E%d\\0/bin/echo\\0' % os.getpid())
 assert s.recv(1) == b'\\0'
 os.execv('/bin/echo', ['echo', 'hi'])
 """
 
 
-@pytest.fixture(scope="module")
-def refusing() -> Iterator[tuple[Following, list[int]]]:
-    refused: list[int] = []
+class Takes:
+    """Follows everybody; ``take`` is what it does."""
 
+    def __init__(self, take: Callable[[Successor], None]) -> None:
+        self.take_successor = take
+        self.refused: list[int] = []
+        self.forked: list[tuple[int, int]] = []
+
+    def is_followed(self, pid: int) -> bool:
+        return True
+
+    def take_forked(self, pid: int, parent: int) -> None:
+        self.forked.append((pid, parent))
+
+    def unrecorded(self, pid: int, reason: str) -> None:
+        self.refused.append(pid)
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[tuple[Following, Takes]]:
     def take(child: Successor) -> None:
         child.release()
         raise Error("not today")
 
-    following = Following(take, lambda pid, _: refused.append(pid))
-    yield following, refused
+    takes = Takes(take)
+    following = Following(takes)
+    yield following, takes
     following.close()
 
 
-def test_a_child_goes_on_where_it_cannot_be_followed(refusing: tuple[Following, list[int]]) -> None:
-    following, refused = refusing
+def test_a_child_goes_on_where_it_cannot_be_followed(refusing: tuple[Following, Takes]) -> None:
+    following, takes = refusing
     child = subprocess.Popen([sys.executable, "-c", BECOMES_ECHO, following.name], stdout=subprocess.PIPE)
     output, _ = child.communicate(timeout=SECONDS)
     assert (output, child.returncode) == (b"hi\n", 0)
     end = time.monotonic() + SECONDS
-    while refused != [child.pid]:
+    while takes.refused != [child.pid]:
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("said", [b"", b"/bin/true", b"\0" * 3, b"x" * 100000])
-def test_who_connects_and_leaves_disturbs_nobody(refusing: tuple[Following, list[int]], said: bytes) -> None:
+FORKS = """
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect('\\0' + sys.argv[1])
+s.sendall(b'F%d\\0\\0' % os.getppid())
+assert s.recv(1) == b''
+"""
+
+
+def test_a_forked_child_waits_until_it_was_taken(refusing: tuple[Following, Takes]) -> None:
+    following, takes = refusing
+    child = subprocess.Popen([sys.executable, "-c", FORKS, following.name])
+    assert child.wait(SECONDS) == 0
+    assert takes.forked == [(child.pid, os.getpid())]
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"E1", b"E1\0/bin/true", b"E1\0/bin/true\0", b"Ex\0\0", b"\0" * 3, b"x" * 100000]
+)
+def test_who_connects_and_leaves_disturbs_nobody(refusing: tuple[Following, Takes], said: bytes) -> None:
     following, _ = refusing
     before = threading.active_count()
     stranger = subprocess.run(
@@ -206,7 +284,7 @@ def test_a_child_is_seen_to_when_the_session_ends() -> None:
         child.hold()
         child.release()
 
-    following = Following(take, lambda pid, reason: None)
+    following = Following(Takes(take))
     child = subprocess.Popen(
         [sys.executable, "-c", BECOMES_ECHO, following.name], stdout=subprocess.PIPE, text=True
     )

@@ -89,6 +89,72 @@ def kill_at_random(standin: StandIn, directory: Path, killed: str, pause: float)
         end(session, app, recorder)
 
 
+FORKING = """
+import ctypes, os, sys
+driver, rounds, told_to_end = ctypes.CDLL(sys.argv[1]), open(sys.argv[2], "r+b", buffering=0), sys.argv[3]
+assert driver.cuInit(0) == 0
+number = 0
+while not os.path.exists(told_to_end):
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(7 + os.wait()[1])
+    status = os.waitpid(child, 0)[1]
+    assert status == 7 << 8, status
+    number += 1
+    os.pwrite(rounds.fileno(), number.to_bytes(8, "little"), 0)
+sys.exit(3)
+"""
+
+
+def kill_among_forks(standin: StandIn, directory: Path, killed: str, pause: float) -> None:
+    """The program, and each child that it forks, end as if nothing were."""
+    directory.mkdir()
+    trace, rounds, told_to_end = (directory / name for name in ("trace.bin", "rounds", "end"))
+    rounds.write_bytes(bytes(8))
+
+    def done() -> int:
+        return int.from_bytes(rounds.read_bytes(), "little")
+
+    program = [sys.executable, "-c", FORKING, standin.driver, str(rounds), str(told_to_end)]
+    line = [sys.executable, "-m", "zluda", "trace", "--capture", "calls", "--no-verify", "-o", str(trace)]
+    session = subprocess.Popen([*line, "--", *program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    control = Path(f"{trace}.rings/control")
+    app = recorder = 0
+    try:
+        wait_until(lambda: goes_on(session) and done() > 0)
+        app, recorder = word(control, "APP_PID"), word(control, "RECORDER_PID")
+        time.sleep(pause)
+        session.kill()
+        if "recorder" in killed:
+            stop(recorder, signal.SIGKILL)
+        before = done()
+        wait_until(lambda: not running(app) or done() > before + 20)
+        told_to_end.touch()
+        assert session.stdout is not None
+        assert session.stdout.read() == b""  # what it wrote, until it has ended
+        assert done() > before + 20
+    finally:
+        end(session, app, recorder)
+
+
+@pytest.mark.parametrize(("killed", "pause"), [("session", 0), ("session and recorder", 0.1)])
+def test_a_program_that_forks_goes_on_when_its_recorder_is_killed(
+    standin: StandIn, tmp_path: Path, killed: str, pause: float
+) -> None:
+    kill_among_forks(standin, tmp_path / "killed", killed, pause)
+
+
+@pytest.mark.nightly
+def test_kills_at_random_moments_among_forks(standin: StandIn, tmp_path: Path) -> None:
+    chosen = random.Random(6)
+    for number in range(KILLS):
+        killed, pause = chosen.choice(["session", "session and recorder"]), chosen.uniform(0, 0.5)
+        print(f"kill {number}: {killed} after {pause:.3f} s", flush=True)  # shown where it fails
+        kill_among_forks(standin, tmp_path / str(number), killed, pause)
+
+
 @pytest.mark.parametrize("killed", ["application", "everything"])
 def test_a_kill_among_threads_and_graphs_loses_no_call_that_had_returned(
     standin: StandIn, tmp_path: Path, killed: str

@@ -1,9 +1,10 @@
-"""Following children that have no agent into the programs that they become.
+"""Following processes into their forked children, and into the programs that they become.
 
-Such a child (of ``vfork``, ``posix_spawn``, a bare ``clone``) connects before its ``execve`` and says which
-file it is about to execute (agent/execs.c). It is traced from then on, let go on, and, once it is the other
+A process that a recording has been in, and what is forked from it, connects (agent/execs.c): in a forked
+child before `fork` returns there, to wait for an agent; anywhere before ``execve``, with the file that is
+about to be executed. In the second case it is traced from then on, let go on, and, once it is the other
 program, held at that program's first instruction, as a program that is started here is (hold.py). Then it is
-the session's to attach to.
+the session's to attach to. Whatever becomes of the session, closing the connection lets it go on.
 """
 
 from __future__ import annotations
@@ -17,28 +18,44 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from zluda.errors import Error
 from zluda.trace.hold import Seized
 from zluda.trace.programs import seen_by
 
 _CREDENTIALS = struct.Struct("3i")  # `struct ucred`: process, user, group (unix(7))
+_FORKED, _EXECUTES = b"F", b"E"
+_KINDS = (_FORKED, _EXECUTES)
 _ANSWER = b"\0"
+_MOST_BYTES = 1 << 16
 _POLL_SECONDS = 0.002
 _LAST_SECONDS = 30.0
 _CHANGES_USER = stat.S_ISUID | stat.S_ISGID
 
 
-class Following:
-    """Listens for children until it is closed; each is served by a thread of its own."""
+class Session(Protocol):
+    """Whom processes are followed for. Each method is called in a thread of its own."""
 
-    def __init__(self, take: Callable[[Successor], None], unrecorded: Callable[[int, str], None]) -> None:
-        """``take`` is called with each child that has become another program, and is stopped; it lets it go.
-        ``unrecorded`` gets the process id of one that cannot be followed, and why.
-        """
-        self._take, self._unrecorded = take, unrecorded
+    def is_followed(self, pid: int) -> bool:
+        """Whether what becomes of a process is of interest."""
+
+    def take_forked(self, pid: int, parent: int) -> None:
+        """A forked child waits until this returns."""
+
+    def take_successor(self, successor: Successor) -> None:
+        """A process has become another program, and is stopped; it is to be let go."""
+
+    def unrecorded(self, pid: int, reason: str) -> None:
+        """One cannot be followed."""
+
+
+class Following:
+    """Listens until it is closed; each process is served by a thread of its own."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self.name = f"zluda-{os.getpid()}-{secrets.token_hex(8)}"
         """Of the socket, in Linux's abstract namespace."""
         self._socket = socket.socket(socket.AF_UNIX)
@@ -75,21 +92,26 @@ class Following:
         return self._closing.is_set()
 
     def _serve(self, connection: socket.socket) -> None:
-        """A child. It waits for us; whatever becomes of this, closing the connection lets it go on."""
+        """A process. It waits for us; whatever becomes of this, closing the connection lets it go on."""
         # Its side is closed, or /proc has no such process, when it has been killed meanwhile.
         with connection, contextlib.suppress(ConnectionError, FileNotFoundError, ProcessLookupError):
             options = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid = _CREDENTIALS.unpack(options)[0]
-            path = os.fsdecode(_text(connection))
+            kind, number, path = _told(connection)
+            if not self._session.is_followed(pid):
+                return
+            if kind == _FORKED:
+                self._session.take_forked(pid, number if _names_alike(pid) else _parent(pid))
+                return
             try:
-                self._follow(pid, path, connection)
+                self._follow(pid, number, path, connection)
             except Error as error:
-                self._unrecorded(pid, f"{path}: {error}")
+                self._session.unrecorded(pid, f"{path}: {error}")
 
-    def _follow(self, pid: int, path: str, connection: socket.socket) -> None:
+    def _follow(self, pid: int, thread: int, path: str, connection: socket.socket) -> None:
         if os.geteuid() != 0 and _changes_user(pid, path):  # traced by a user, it would not change
             raise Error("it runs as another user")
-        process = Seized(pid)
+        process = Seized(pid, _thread(pid, thread))
         connection.sendall(_ANSWER)
         while not process.ended:
             said = _said(connection)
@@ -98,12 +120,12 @@ class Following:
                 connection.sendall(_ANSWER)
                 return
             if process.became_another(wait=said is not None):
-                self._take(Successor(process))
+                self._session.take_successor(Successor(process))
                 return
 
 
 class Successor:
-    """A child that has become another program, and is stopped before the first instruction of its loader."""
+    """What has become another program, and is stopped before the first instruction of its loader."""
 
     def __init__(self, process: Seized) -> None:
         self.process, self.pid = process, process.pid
@@ -128,15 +150,40 @@ def _said(connection: socket.socket) -> bytes | None:
     return connection.recv(1)
 
 
-def _text(connection: socket.socket) -> bytes:
-    """What it says, up to a zero byte."""
+def _told(connection: socket.socket) -> tuple[bytes, int, str]:
+    """What it says: `F` and its parent, or `E` and its thread; then the file; each up to a zero byte."""
     text = b""
-    while not text.endswith(b"\0"):
+    while text.count(b"\0") < 2:
         got = connection.recv(4096)
-        if not got:
+        if not got or len(text) > _MOST_BYTES:
             raise ConnectionResetError
         text += got
-    return text[:-1]
+    head, path, *_ = text.split(b"\0")
+    if head[:1] not in _KINDS or not head[1:].isdigit():
+        raise ConnectionResetError  # none of ours
+    return head[:1], int(head[1:]), os.fsdecode(path)
+
+
+def _inner_name(directory: str) -> int:
+    """A thread's id as the thread knows it (`pid_namespaces(7)`)."""
+    for line in Path(directory, "status").read_text("utf-8", "replace").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    raise ProcessLookupError(directory)
+
+
+def _names_alike(pid: int) -> bool:
+    """Whether processes have the same ids where it is as here."""
+    return _inner_name(f"/proc/{pid}") == pid
+
+
+def _thread(pid: int, inner: int) -> int:
+    """The thread of a process that knows itself by an id, by its id here."""
+    for thread in [pid, *map(int, os.listdir(f"/proc/{pid}/task"))]:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if _inner_name(f"/proc/{pid}/task/{thread}") == inner:
+                return thread
+    raise ProcessLookupError(pid)
 
 
 def _changes_user(pid: int, path: str) -> bool:

@@ -100,16 +100,30 @@ class HeldProcess:
 class Seized:
     """A process that runs, traced from now on by the calling thread, which alone may use this."""
 
-    def __init__(self, pid: int) -> None:
-        """Raises :class:`zluda.Error` where it may not be traced."""
+    def __init__(self, pid: int, thread: int | None = None) -> None:
+        """``thread`` is the one that is about to execute another program, the main one by default; by that it
+        becomes the main one (`ptrace(2)`, "execve(2) under ptrace"). Raises :class:`zluda.Error` where it may
+        not be traced.
+        """
         self.pid, self.ended = pid, False
+        self._thread = thread or pid
         self._gate: int | None = None
-        ptrace.request(ptrace.SEIZE, pid, 0, ptrace.O_TRACEEXEC)
+        ptrace.request(ptrace.SEIZE, self._thread, 0, ptrace.O_TRACEEXEC)
+
+    def _wait(self, options: int = 0) -> tuple[int, int]:
+        """`waitpid`; of a thread that has become the main one, by that one's id."""
+        try:
+            return os.waitpid(self._thread, _WALL | options)
+        except ChildProcessError:
+            if self._thread == self.pid:
+                raise
+            self._thread = self.pid
+            return os.waitpid(self.pid, _WALL | options)
 
     def became_another(self, *, wait: bool) -> bool:
         """Whether it has become another program, and is stopped before its loader's first instruction."""
         while not self.ended:
-            pid, status = os.waitpid(self.pid, _WALL | (0 if wait else os.WNOHANG))
+            pid, status = self._wait(0 if wait else os.WNOHANG)
             if pid == 0:
                 return False
             if os.WIFSTOPPED(status) and status >> 16 == ptrace.EVENT_EXEC:
@@ -149,17 +163,17 @@ class Seized:
 
     def let_go(self) -> None:
         """Stop tracing it while it runs."""
-        ptrace.request(ptrace.INTERRUPT, self.pid, 0, 0)
+        ptrace.request(ptrace.INTERRUPT, self._thread, 0, 0)
         while not self.ended:
-            _, status = os.waitpid(self.pid, _WALL)
+            _, status = self._wait()
             if os.WIFSTOPPED(status) and status >> 16 == ptrace.EVENT_STOP:
-                ptrace.request(ptrace.DETACH, self.pid, 0, 0)
+                ptrace.request(ptrace.DETACH, self._thread, 0, 0)
                 return
             self._go_on(status)
 
     def _wait_for_trap(self, wanted: signal.Signals) -> None:
         while not self.ended:
-            _, status = os.waitpid(self.pid, _WALL)
+            _, status = self._wait()
             if os.WIFSTOPPED(status) and status >> 8 == wanted:
                 return
             self._go_on(status)
@@ -170,11 +184,11 @@ class Seized:
         if not os.WIFSTOPPED(status):
             self.ended = True
         elif status >> 16 == 0:
-            ptrace.request(ptrace.CONT, self.pid, 0, os.WSTOPSIG(status))
+            ptrace.request(ptrace.CONT, self._thread, 0, os.WSTOPSIG(status))
         elif os.WSTOPSIG(status) == signal.SIGTRAP:
-            ptrace.request(ptrace.CONT, self.pid, 0, 0)
+            ptrace.request(ptrace.CONT, self._thread, 0, 0)
         else:
-            ptrace.request(ptrace.LISTEN, self.pid, 0, 0)
+            ptrace.request(ptrace.LISTEN, self._thread, 0, 0)
 
 
 def release(pid: int, gate: int) -> None:

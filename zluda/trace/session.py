@@ -236,10 +236,7 @@ class Session:
         self._keep: list[Any] = []  # Frida's objects live as long as they are referred to
         self._problems: list[str] = []
         self._device = frida.get_local_device()
-        self._device.on("child-added", self._child_added)
-        self._following = (
-            Following(self._take_successor, self._unrecorded) if options.follow_children else None
-        )
+        self._following = Following(self)
         # What children that are assemblers made is of use to every recording, and nothing to keep.
         self._assembled = Assembled(Path(tempfile.gettempdir(), f"zluda-ptxas-{secrets.token_hex(8)}"))
         self._getting_in = threading.Lock()
@@ -265,7 +262,6 @@ class Session:
             self._earlier[pid] = set(agents_code(pid))
         try:
             session = self._get_in(pid)
-            session.enable_child_gating()
             self._keep.append(self._staying(session))
             script = session.create_script(spec.javascript_source("agent"), name="zluda")
         except self._frida.PermissionDeniedError as error:
@@ -302,7 +298,7 @@ class Session:
         script = session.create_script(spec.javascript_source("staying"), name="staying")
         script.on("message", lambda message, data: self._message(0, script, message))
         script.load()
-        script.exports_sync.begin(self._sources, self._following.name if self._following else None)
+        script.exports_sync.begin(self._sources, self._following.name)
         script.eternalize()
         return script
 
@@ -424,43 +420,31 @@ class Session:
 
     # --- children -------------------------------------------------------------------------------------
 
-    def _child_added(self, child: Any) -> None:
-        """A process that the application made, or that became another program, waits for us. Not in Frida's
-        thread: attaching needs that.
-        """
-        if self._is_followed(child.pid):
-            parent = child.parent_pid if child.pid != self._main else None
-            about = self._processes.setdefault(child.pid, {"parent": parent, "command": None})
-            about["command"] = child.argv or about["command"]  # of `exec`
-        threading.Thread(target=self._take_child, args=(child.pid,), daemon=True).start()
-
-    def _is_followed(self, pid: int) -> bool:
+    def is_followed(self, pid: int) -> bool:
         """The program itself is, whatever it becomes: what a launcher script ends with, say."""
         return self._options.follow_children or pid == self._main
 
-    def _take_child(self, pid: int) -> None:
-        try:
-            replaced = self._recordings.pop(pid, None)
-            if replaced is not None:  # `exec`: the program that was recorded is gone
-                self._close(replaced)
-            self._get_into(pid)
-        finally:
-            try:
-                self._device.resume(pid)
-            except (self._frida.InvalidArgumentError, self._frida.ProcessNotFoundError):
-                self._unrecorded(pid, "it went on by itself")
+    def take_forked(self, pid: int, parent: int) -> None:
+        """A forked child waits for an agent, before its fork returns."""
+        self._processes.setdefault(pid, {"parent": parent, "command": None})
+        self._get_into(pid)
 
-    def _take_successor(self, child: Successor) -> None:
-        """A child without an agent has become another program. In a thread of its own."""
-        self._processes[child.pid] = {"parent": child.parent, "command": child.command}
+    def take_successor(self, successor: Successor) -> None:
+        """A process has become another program, and is stopped."""
+        pid, command = successor.pid, successor.command
+        parent = None if pid == self._main else successor.parent
+        self._processes.setdefault(pid, {"parent": parent})["command"] = command
+        replaced = self._recordings.pop(pid, None)
         try:
-            if is_assembler(child.command) and self._following is not None:
-                watch(child.process, child.command, self._assembled, self._following.is_closing)
+            if replaced is not None:  # the program that was recorded is gone
+                self._close(replaced)
+            if is_assembler(command):
+                watch(successor.process, command, self._assembled, self._following.is_closing)
             else:
-                self._get_into(child.pid, child.hold)
+                self._get_into(pid, successor.hold)
         finally:
             with contextlib.suppress(OSError):  # it was killed
-                child.release()
+                successor.release()
 
     def _get_into(self, pid: int, hold: Callable[[], None] = lambda: None) -> None:
         """Record a child, which ``hold`` keeps where an agent can get in; it goes on whatever comes of it.
@@ -470,19 +454,17 @@ class Session:
         alone = self._getting_in.acquire(timeout=_TURN_SECONDS)
         try:
             # A static program never loads the driver, and Frida's loader crashes in one.
-            if not self._is_followed(pid):
-                return
             if not loads_libraries(f"/proc/{pid}/exe"):
                 raise Error("a static or 32-bit program; nor is what it starts")
             hold()
             self.attach(pid)
         except self._refusals as error:
-            self._unrecorded(pid, str(error))
+            self.unrecorded(pid, str(error))
         finally:
             if alone:
                 self._getting_in.release()
 
-    def _unrecorded(self, pid: int, reason: str) -> None:
+    def unrecorded(self, pid: int, reason: str) -> None:
         """A child that lives is not recorded: told at once, and on record with its parent's calls."""
         if process_state(pid) in "ZX":
             return
@@ -564,8 +546,7 @@ class Session:
 
     def finish(self) -> Outcome:
         """Close every recording; the outcome is the main process's."""
-        if self._following is not None:
-            self._following.close()
+        self._following.close()
         outcome = Outcome(status=0, trace=self._output, problems=self._problems)
         recordings, self._recordings = self._recordings, {}
         for recording in recordings.values():

@@ -407,7 +407,7 @@ def _text_constant(name: str, text: str) -> str:
 
 def sources() -> dict[str, str]:
     """What the agent's JavaScript compiles: its C code (``agent``) and, each a module of its own, what keeps
-    Frida's file descriptors open, what keeps threads from forking together, what has children followed into
+    Frida's file descriptors open, what has forked children followed, what has processes followed into
     other programs, what keeps the main thread until the others have ended, what stands for NVTX's functions,
     and the hooks that stay in the process.
     """

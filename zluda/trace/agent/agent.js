@@ -84,7 +84,8 @@ function kernelMatcher(pattern) {
 function startAgent(table) {
   state = Memory.alloc(table.stateBytes);
   const kernel_matches = kernelMatcher(table.kernels);
-  agent = new CModule(source, Object.assign({ state, kernel_matches }, libc()));
+  const first = memoriesNamed(FOLLOWING_NAME)[0].add(FIRST_AT);
+  agent = new CModule(source, Object.assign({ state, kernel_matches, first }, libc()));
   agent.kernel_matches = kernel_matches;  // as long as the module
   agent.choice = Memory.alloc(table.choice.length);
   agent.choice.writeByteArray(table.choice);
@@ -349,6 +350,7 @@ function hook(module) {
   about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(quiet.has(name) ? NULL : places.get(name) ?? NULL));
   new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
   hooks.writePointer(agent.enter);
+  memoriesNamed(FOLLOWING_NAME)[0].add(FIRST_AT).writePointer(hooks);
   hooked = true;
   send({
     type: 'hooked', count: about.names.length, failed: about.failed, aliases: about.aliases, alone: !beginning,
@@ -371,8 +373,11 @@ rpc.exports = {
       outliveSession();
     if (options.nvtx !== null)
       listenToNvtx(sources.nvtx);
+    const getpid = new NativeFunction(Module.getGlobalExportByName('getpid'), 'int', []), process = getpid();
     Process.attachModuleObserver({
       onAdded(module) {
+        if (getpid() !== process)
+          return;  // a forked child, whose own agent sees it too; nobody would answer this one
         if (module.name === options.nvtx)
           module.getExportByName('zluda_nvtx').writePointer(nvtx.module.initialize);
         if (!/^lib(cu|nv|nccl)/.test(module.name))
@@ -391,6 +396,7 @@ rpc.exports = {
       },
     });
     beginning = false;
+    keepOpen(memoriesNamed(DESCRIPTORS_NAME)[0]);  // this script's, too
     return hooked;
   },
   dispose() {

@@ -264,11 +264,14 @@ goes_to_stream (const struct function * function)
       && (special <= SPECIAL_OPAQUE_WRITE || special == SPECIAL_ALLOCATE || special == SPECIAL_FREE);
 }
 
-/* A call by a forked child that no agent was brought to: one of a bare clone, or of a process that is not followed. */
+/* A call by a forked child that has no agent: it is brought one now (forks.c), or there is none for it, as for a child of a
+ * bare clone, or of a process that is not followed. */
 static void
 turn_child_away (void)
 {
-  if (state.control != NULL && getpid () != (int) CONTROL (APP_PID))
+  if (first.waiting)
+    first.ask ();
+  else if (state.control != NULL && getpid () != (int) CONTROL (APP_PID))
     atomic_add (&CONTROL (CHILDRENS_CALLS), 1);
 }
 

@@ -6,6 +6,12 @@ const JUMP = 0xe9;            // jmp rel32
 const JUMP_SHORT = 0xeb;      // jmp rel8
 const JUMP_INDIRECT = 0x25ff; // jmp [rip + rel32]
 const NAME_BYTES = 64;
+const FOLLOWING_NAME = 'zluda-following';
+const FIRST_AT = 128;         // `struct first` of forks.c, behind `struct following` of execs.c
+const MAX_DESCRIPTOR = 4096;
+const MAX_KEPT = 64;
+const DESCRIPTORS_NAME = 'zluda-descriptors';
+const DESCRIPTORS_AT = { code: 0, bits: 16, count: 16 + MAX_DESCRIPTOR / 8 };  // `struct kept` in descriptors.c
 const PROT_NONE = 0;
 const PROT_READ_WRITE = 3;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
@@ -39,4 +45,16 @@ function isNamed(base, name) {
   } catch (gone) {
     return false;
   }
+}
+
+// What Frida has open by now is kept open from now on, see descriptors.c.
+function keepOpen(list) {
+  const words = new BigUint64Array(MAX_DESCRIPTOR / 64), kept = [];
+  for (let descriptor = 0; descriptor !== MAX_DESCRIPTOR && kept.length !== MAX_KEPT; descriptor++)
+    if (Cloak.hasFileDescriptor(descriptor)) {
+      kept.push(descriptor);
+      words[descriptor >> 6] |= 1n << BigInt(descriptor & 63);
+    }
+  [kept.length, ...kept].forEach((word, index) => list.add(DESCRIPTORS_AT.count + 4 * index).writeU32(word));
+  list.add(DESCRIPTORS_AT.bits).writeByteArray(words.buffer);
 }

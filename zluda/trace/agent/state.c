@@ -250,6 +250,15 @@ struct state
 
 typedef char state_fits[sizeof (struct state) <= STATE_BYTES ? 1 : -1];
 
+/* What forks.c keeps for a forked child: see `struct first` there. */
+struct first
+{
+  void * enter;
+  void (* ask) (void);
+  volatile u32 waiting;
+};
+
+extern struct first first;
 extern struct state state;
 
 #define CONTROL(name) (*(volatile u64 *) (state.control + CONTROL_##name))
