@@ -363,6 +363,7 @@ class Session:
                 "outputs": CAPTURES.index(self._options.capture),
                 "progressNs": int(self._options.progress_seconds * 1e9),
                 "names": [row["name"] for row in recording.rows if "library" not in row],
+                "thin": spec.thin_of_driver(recording.rows),
                 "libraries": spec.libraries(recording.rows, left_out),
                 "leftOut": left_out,
                 "nodes": spec.NODE_ENTRIES,

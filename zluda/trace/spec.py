@@ -285,22 +285,38 @@ def functions(exports: list[str] | None = None) -> list[dict[str, Any]]:
 def libraries(rows: list[dict[str, Any]], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Of each library, for the agent: ``name``, ``file`` (how the names of its files begin), ``functions``
     (name → index in ``rows``), ``made`` (function → pairs of names, see ``library_api_tables.py``), and
-    ``thin``: functions whose arguments all lie in integer registers. Those of ``left_out`` are not hooked.
+    ``thin`` (:func:`thin_words`). Those of ``left_out`` are not hooked.
     """
     table = library_api()
     found = {
-        name: {"name": name, "file": file, "functions": {}, "made": {}, "thin": []}
+        name: {"name": name, "file": file, "functions": {}, "made": {}, "thin": {}}
         for name, file in table["libraries"].items()
     }
     for index, row in enumerate(rows):
         if "library" in row and row["name"] not in left_out:
             library = found[row["library"]]
             library["functions"][row["name"]] = index
-            if all(0 <= p["slot"] < _INTEGER_REGISTERS for p in row["parameters"]):
-                library["thin"].append(row["name"])
+            if (words := thin_words(row)) is not None:
+                library["thin"][row["name"]] = words
             if row["name"] in table["made"]:
                 library["made"][row["name"]] = table["made"][row["name"]]
     return list(found.values())
+
+
+def thin_words(row: dict[str, Any]) -> int | None:
+    """How many words of a function's arguments lie on the stack, where all arguments are words: then the agent
+    need not have Frida's hook around it. None of others (floats, structures by value), and of functions that no
+    header declares.
+    """
+    slots = [parameter["slot"] for parameter in row["parameters"]]
+    thin = slots == list(range(len(slots))) and not row.get("unknown")
+    return max(len(slots) - _INTEGER_REGISTERS, 0) if thin else None
+
+
+def thin_of_driver(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """:func:`thin_words` of each of the driver's functions that has them."""
+    found = {row["name"]: thin_words(row) for row in rows if "library" not in row}
+    return {name: words for name, words in found.items() if words is not None}
 
 
 def left_out(rows: list[dict[str, Any]], choice: Choice) -> list[str]:

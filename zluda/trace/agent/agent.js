@@ -40,8 +40,11 @@ const PR_SET_PDEATHSIG = 1;
 const HOOKS_NAME = 'zluda-hooks';
 const HOOKS_BYTES = 1 << 18;
 const HOOKS_ABOUT = 64;
-const THIN_FRAME = 48 + 1024; // the registers, CALL_BYTES of spec.py
-const THIN_BYTES = 192;
+const HOOKS_THIN = 8;
+const CALL_BYTES = 1024;       // of spec.py
+const MOVED_BYTES = 128;       // of a function's first instructions, in another place
+const JUMP_BYTES = 5;
+const REGISTERS = 6;           // that integer arguments lie in
 const NEAR = 1 << 30;          // within which a jump of five bytes reaches, a library's own size included
 const MADE_AT = 16;           // in what the C half calls `struct function`
 
@@ -137,8 +140,8 @@ function holdThreads(addresses) {
 }
 
 // Put the hooks in that stay, see resident.c; what is told of them lies behind `enter`. Names that share an address are one
-// function: the first of them stands for all. Those that only ask (`quiet`) are left alone.
-function installHooks(exports, names, quiet) {
+// function: the first of them stands for all. Those that only ask (`quiet`) are left alone. `words`: see `thin_words` of spec.py.
+function installHooks(exports, names, quiet, words) {
   if (late)
     holdThreads(names.filter(name => exports.has(name)).map(name => exports.get(name).toString()));
   hooks = memoryNamed(HOOKS_NAME, HOOKS_BYTES);
@@ -146,6 +149,7 @@ function installHooks(exports, names, quiet) {
   const hooked = new Map();
   const about = { names: [], addresses: [], failed: [], aliases: [], leftOut: [] };
   const callbacks = { onEnter: resident.resident_enter, onLeave: resident.resident_leave };
+  const thin = [];
   for (const name of names) {
     const address = exports.get(name);
     if (address === undefined)
@@ -160,7 +164,11 @@ function installHooks(exports, names, quiet) {
       continue;
     }
     try {
-      Interceptor.attach(address, callbacks, ptr(about.names.length));
+      const number = ptr(about.names.length);
+      if (name in words && bodyOf(address).equals(address))
+        thin.push([address, number, words[name]]);
+      else
+        Interceptor.attach(address, callbacks, number);
       hooked.set(key, name);
       about.names.push(name);
       about.addresses.push(key);
@@ -168,6 +176,12 @@ function installHooks(exports, names, quiet) {
       about.failed.push([name, error.message]);
     }
   }
+  for (const [address, number] of hookThin(thin, hooks.add(HOOKS_THIN), exports.values().next().value))
+    try {
+      Interceptor.attach(address, callbacks, number);
+    } catch (error) {
+      about.failed.push([about.names[number.toInt32()], error.message]);
+    }
   Interceptor.flush();
   about.leftOut = about.leftOut.filter(([_, key]) => !hooked.has(key));
   hooks.add(HOOKS_ABOUT).writeUtf8String(JSON.stringify(about));
@@ -233,9 +247,9 @@ function hookLibrary(library, module) {
     Memory.copy(copy, functions.add(library.functions[name] * libraries.functionBytes), libraries.functionBytes);
     copy.add(MADE_AT).writePointer(made.get(name) ?? NULL);
     reached.add(bodies[index]);
-    (library.thin.includes(name) ? thin : whole).push([e.address, copy, e.name]);
+    (name in library.thin ? thin : whole).push([e.address, copy, library.thin[name], e.name]);
   });
-  for (const [address, copy, name] of whole.concat(hookThin(thin)))
+  for (const [address, copy, _, name] of whole.concat(hookThin(thin, thinHandlers(), module.base)))
     try {
       Interceptor.attach(address, { onEnter: agent.enter_library, onLeave: agent.leave_library }, copy);
     } catch (error) {
@@ -247,61 +261,136 @@ function hookLibrary(library, module) {
   failed.forEach(([name, message]) => note({ gap: [name, `could not be hooked: ${message}`] }));
 }
 
-// What stands in the place of a library's function whose arguments all lie in integer registers: enter_thin of hooks.c, the
-// function itself, leave_thin. Below a frame pointer lie those registers and room for what the agent keeps of a call.
-function thinCode(fn, original) {
-  const word = (opcode, value) => [...opcode, ...new Uint8Array(new BigUint64Array([BigInt(value.toString())]).buffer)];
-  const registers = [[0x48, 0x3c], [0x48, 0x74], [0x48, 0x54], [0x48, 0x4c], [0x4c, 0x44], [0x4c, 0x4c]];
-  const move = opcode => registers.flatMap(([prefix, operand], index) =>
-    index === 0 ? [prefix, opcode, operand, 0x24] : [prefix, opcode, operand, 0x24, 8 * index]);
-  return [
-    0x55, 0x48, 0x89, 0xe5,                                 // push rbp; mov rbp, rsp
-    0x48, 0x81, 0xec, THIN_FRAME & 0xff, THIN_FRAME >> 8, 0, 0, // sub rsp, THIN_FRAME
-    ...move(0x89),                                          // mov [rsp], rdi; …
-    0x48, 0x89, 0xe7, ...word([0x48, 0xbe], fn),            // mov rdi, rsp; mov rsi, fn
-    0x48, 0x8d, 0x54, 0x24, 48,                             // lea rdx, [rsp + 48]
-    ...word([0x48, 0xb8], agent.enter_thin), 0xff, 0xd0,    // mov rax, …; call rax
-    ...move(0x8b),                                          // mov rdi, [rsp]; …
-    ...word([0x48, 0xb8], original), 0xff, 0x10,            // mov rax, original; call [rax]
-    0x48, 0x89, 0x04, 0x24, 0x48, 0x89, 0xc7,               // mov [rsp], rax; mov rdi, rax
-    0x48, 0x8d, 0x74, 0x24, 48,                             // lea rsi, [rsp + 48]
-    ...word([0x48, 0xb8], agent.leave_thin), 0xff, 0xd0,    // mov rax, …; call rax
-    0x48, 0x8b, 0x04, 0x24, 0xc9, 0xc3,                     // mov rax, [rsp]; leave; ret
+// What stands in the place of a function whose arguments all are words: `handlers[0]` (enter_thin of hooks.c), the function
+// itself, `handlers[1]` (leave_thin), each of which may be NULL. `words` of the arguments lie on the stack and are put there
+// again; above them those in registers, and room for what the agent keeps of a call, whose first word is 0 at the start.
+function thinCode(handlers, about, original, words) {
+  const little = (value, bytes) => [...new Uint8Array(new BigUint64Array([BigInt(value.toString())]).buffer)].slice(0, bytes);
+  const registers = 8 * (words + words % 2), call = registers + 8 * REGISTERS;
+  const operands = [[0x48, 0xbc], [0x48, 0xb4], [0x48, 0x94], [0x48, 0x8c], [0x4c, 0x84], [0x4c, 0x8c]];
+  const move = opcode => operands.flatMap(([prefix, operand], index) =>
+    [prefix, opcode, operand, 0x24, ...little(registers + 8 * index, 4)]);
+  const invoke = index => [
+    0x48, 0xb8, ...little(handlers.add(8 * index), 8), 0x48, 0x8b, 0x00, // mov rax, …; mov rax, [rax]
+    0x48, 0x85, 0xc0, 0x74, 2, 0xff, 0xd0,                               // test rax, rax; jz over; call rax
   ];
+  return [
+    0x55, 0x48, 0x89, 0xe5,                                              // push rbp; mov rbp, rsp
+    0x48, 0x81, 0xec, ...little(call + CALL_BYTES, 4),                   // sub rsp, …
+    ...move(0x89),                                                       // mov [rsp + …], rdi; …
+    0x48, 0xc7, 0x84, 0x24, ...little(call, 4), 0, 0, 0, 0,              // mov qword [rsp + call], 0
+    0x48, 0x8d, 0xbc, 0x24, ...little(registers, 4),                     // lea rdi, [rsp + registers]
+    0x48, 0xbe, ...little(about, 8),                                     // mov rsi, about
+    0x48, 0x8d, 0x94, 0x24, ...little(call, 4),                          // lea rdx, [rsp + call]
+    0x48, 0x8d, 0x4d, 8,                                                 // lea rcx, [rbp + 8]
+    ...invoke(0),
+    ...Array.from({ length: words }, (_, index) => [
+      0x48, 0x8b, 0x85, ...little(16 + 8 * index, 4),                    // mov rax, [rbp + …]
+      0x48, 0x89, 0x84, 0x24, ...little(8 * index, 4),                   // mov [rsp + …], rax
+    ]).flat(),
+    ...move(0x8b),                                                       // mov rdi, [rsp + …]; …
+    0x48, 0xb8, ...little(original, 8), 0xff, 0x10,                      // mov rax, original; call [rax]
+    0x48, 0x89, 0x84, 0x24, ...little(registers, 4), 0x48, 0x89, 0xc7,   // mov [rsp + registers], rax; mov rdi, rax
+    0x48, 0x8d, 0xb4, 0x24, ...little(call, 4),                          // lea rsi, [rsp + call]
+    ...invoke(1),
+    0x48, 0x8b, 0x84, 0x24, ...little(registers, 4), 0xc9, 0xc3,         // mov rax, [rsp + registers]; leave; ret
+  ];
+}
+
+function thinBytes(words) {
+  return (thinCode(NULL, NULL, NULL, words).length + 15) & ~15;
 }
 
 // In a forked child a function is called through its parent's code already, which does nothing there: ours takes its place.
 // No other thread is there. False where a function does not begin with a jump to such code.
-function takeOver(address, fn) {
-  const code = bodyOf(address), start = thinCode(NULL, NULL).slice(0, 11);
-  const mark = thinCode(NULL, ptr('0x5a5a5a5a5a5a5a5a'));
+function takeOver(address, handlers, about, words) {
+  const code = bodyOf(address), start = thinCode(NULL, NULL, NULL, words).slice(0, 11);
+  const mark = thinCode(NULL, NULL, ptr('0x5a5a5a5a5a5a5a5a'), words);
   if (code.equals(address) || start.some((byte, index) => code.add(index).readU8() !== byte))
     return false;
   const original = code.add(mark.findIndex((_, at) => mark.slice(at, at + 8).every(byte => byte === 0x5a))).readPointer();
-  Memory.patchCode(code, THIN_BYTES, to => { to.writeByteArray(thinCode(fn, original)); });
+  const ours = thinCode(handlers, about, original, words);
+  Memory.patchCode(code, ours.length, to => { to.writeByteArray(ours); });
   return true;
 }
 
-// Have functions be called through such code: pairs of an address and what the C half calls `struct function`. Returns
-// those for which Frida refuses.
-function hookThin(pairs) {
-  if (pairs.length === 0)
-    return [];
-  const pages = Math.ceil(pairs.length * THIN_BYTES / Process.pageSize);
-  const code = Memory.alloc(pages * Process.pageSize, { near: pairs[0][0], maxDistance: NEAR });
-  const originals = Memory.alloc(pairs.length * Process.pointerSize);
-  const place = (base, index, size) => base.add(index * size);
-  memory.push(code, originals);
-  Memory.patchCode(code, pairs.length * THIN_BYTES, to => pairs.forEach(([_, fn], index) =>
-    place(to, index, THIN_BYTES).writeByteArray(thinCode(fn, place(originals, index, Process.pointerSize)))));
-  return pairs.filter(([address, fn], index) => {
-    try {
-      place(originals, index, Process.pointerSize).writePointer(
-        Interceptor.replaceFast(address, place(code, index, THIN_BYTES)));
-      return false;
-    } catch (error) {
-      return !takeOver(address, fn);
+// Put a jump to `code` where a function begins, and the instructions that stood there to `moved`. (Frida's own replaceFast
+// wants sixteen bytes for that, which short functions lack, or jump into.) False where they cannot be moved.
+function divert(address, code, moved) {
+  let size = 0;
+  Memory.patchCode(moved, MOVED_BYTES, to => {
+    const writer = new X86Writer(to, { pc: moved });
+    const relocator = new X86Relocator(address, writer);
+    while (size < JUMP_BYTES) {
+      const read = relocator.readOne();
+      if (read === 0)
+        break;
+      size = read;
     }
+    if (size >= JUMP_BYTES) {
+      relocator.writeAll();
+      if (!relocator.eoi)
+        writer.putJmpAddress(address.add(size));
+      writer.flush();
+    }
+    relocator.dispose();
+    writer.dispose();
+  });
+  if (size < JUMP_BYTES)
+    return false;
+  const distance = code.sub(address.add(JUMP_BYTES)).toInt32();
+  Memory.patchCode(address, JUMP_BYTES, to => { to.writeU8(JUMP).add(1).writeS32(distance); });
+  return true;
+}
+
+// Memory within a jump's reach of `near` for the code of functions (as hookThin has them), for their moved instructions, and for
+// the addresses that it reads; null where there is none. It is never freed: a thread may be inside however long.
+function roomForCode(near, triples) {
+  const pages = bytes => Math.ceil(bytes / Process.pageSize) * Process.pageSize;
+  const mmap = systemFunction('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64']);
+  const munmap = systemFunction('munmap', 'int', ['pointer', 'size_t']);
+  const codeBytes = pages(triples.reduce((sum, [_address, _about, words]) => sum + thinBytes(words), 0));
+  const movedBytes = pages(triples.length * MOVED_BYTES);
+  const size = codeBytes + movedBytes + pages(triples.length * Process.pointerSize);
+  for (let distance = NEAR / 16; triples.length !== 0 && distance < NEAR; distance += NEAR / 16)
+    for (const wish of [near.sub(distance), near.add(distance)]) {
+      const found = mmap(wish.and(ptr(Process.pageSize - 1).not()), size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+      if (found.equals(ptr(-1)))
+        return null;
+      if (found.compare(near.sub(NEAR)) > 0 && found.add(size).compare(near.add(NEAR)) < 0)
+        return { code: found, moved: found.add(codeBytes), originals: found.add(codeBytes + movedBytes) };
+      munmap(found, size);
+    }
+  return null;
+}
+
+function thinHandlers() {
+  const handlers = Memory.alloc(2 * Process.pointerSize);
+  handlers.writePointer(agent.enter_thin).add(Process.pointerSize).writePointer(agent.leave_thin);
+  memory.push(handlers);
+  return handlers;
+}
+
+// Have functions be called through such code: triples of an address, what its handler is told, and how many of its arguments
+// lie on the stack. Returns those for which that cannot be.
+function hookThin(triples, handlers, near) {
+  const room = roomForCode(near, triples);
+  if (room === null)
+    return triples;
+  const { code, moved, originals } = room;
+  const starts = [];
+  let end = 0;
+  for (const [_address, _about, words] of triples) {
+    starts.push(code.add(end));
+    end += thinBytes(words);
+  }
+  const place = index => originals.add(index * Process.pointerSize);
+  Memory.patchCode(code, end, to => triples.forEach(([_, about, words], index) =>
+    to.add(starts[index].sub(code)).writeByteArray(thinCode(handlers, about, place(index), words))));
+  return triples.filter(([address, about, words], index) => {
+    const instructions = moved.add(index * MOVED_BYTES);
+    place(index).writePointer(instructions);
+    return !takeOver(address, handlers, about, words) && !divert(bodyOf(address), starts[index], instructions);
   });
 }
 
@@ -345,10 +434,12 @@ function hook(module) {
   for (const name of table.nodes)
     setFunction(Memory.allocUtf8String(name), places.get(name));
   const quiet = new Set(table.leftOut);
-  const about = findHooks() ?? installHooks(exports, table.names, quiet);
+  const about = findHooks() ?? installHooks(exports, table.names, quiet, table.thin);
   agent.hooked = Memory.alloc(8 * about.names.length);
   about.names.forEach((name, index) => agent.hooked.add(8 * index).writePointer(quiet.has(name) ? NULL : places.get(name) ?? NULL));
   new NativeFunction(agent.set_hooked, 'void', ['pointer'])(agent.hooked);
+  hooks.add(HOOKS_THIN).writePointer(agent.enter_thin_entry);
+  hooks.add(HOOKS_THIN + Process.pointerSize).writePointer(agent.leave_thin);
   hooks.writePointer(agent.enter);
   memoriesNamed(FOLLOWING_NAME)[0].add(FIRST_AT).writePointer(hooks);
   hooked = true;
@@ -405,7 +496,7 @@ rpc.exports = {
     if (agent === null)
       return;
     if (hooks !== null)
-      hooks.writePointer(NULL);
+      [0, 1, 2].forEach(index => hooks.add(index * Process.pointerSize).writePointer(NULL));
     if (resident !== null)
       hooks.add(HOOKS_ABOUT).writeUtf8String('');
     new NativeFunction(agent.stop, 'void', [])();

@@ -41,22 +41,23 @@ finds_floats (void)
 /* What a call was given. */
 struct passed
 {
-  u64 integer[6];                    /* rdi, rsi, rdx, rcx, r8, r9 */
+  const u64 * integer;               /* rdi, rsi, rdx, rcx, r8, r9 */
   const u64 * stack;                 /* the return address, and what lies above it; NULL: nothing was passed there */
   GumInvocationContext * context;    /* for the vector registers */
 };
 
 static void
-take_passed (struct passed * passed, GumInvocationContext * context)
+take_passed (struct passed * passed, u64 * integer, GumInvocationContext * context)
 {
   GumCpuContext * cpu = context->cpu_context;
 
-  passed->integer[0] = cpu->rdi;
-  passed->integer[1] = cpu->rsi;
-  passed->integer[2] = cpu->rdx;
-  passed->integer[3] = cpu->rcx;
-  passed->integer[4] = cpu->r8;
-  passed->integer[5] = cpu->r9;
+  integer[0] = cpu->rdi;
+  integer[1] = cpu->rsi;
+  integer[2] = cpu->rdx;
+  integer[3] = cpu->rcx;
+  integer[4] = cpu->r8;
+  integer[5] = cpu->r9;
+  passed->integer = integer;
   passed->stack = (const u64 *) cpu->rsp;
   passed->context = context;
 }
@@ -440,8 +441,9 @@ void
 enter (GumInvocationContext * context)
 {
   struct passed passed;
+  u64 integer[6];
 
-  take_passed (&passed, context);
+  take_passed (&passed, integer, context);
   enter_function (GUM_IC_GET_INVOCATION_DATA (context, struct call), state.hooked[GUM_IC_GET_FUNC_DATA (context, u64)],
                   &passed);
 }
@@ -451,9 +453,10 @@ void
 enter_library (GumInvocationContext * context)
 {
   struct passed passed;
+  u64 integer[6];
 
   GUM_IC_GET_INVOCATION_DATA (context, struct call)->leave = NULL;
-  take_passed (&passed, context);
+  take_passed (&passed, integer, context);
   enter_function (GUM_IC_GET_INVOCATION_DATA (context, struct call),
                   GUM_IC_GET_FUNC_DATA (context, const struct function *), &passed);
 }
@@ -586,23 +589,30 @@ leave (GumInvocationContext * context)
   leave_function (GUM_IC_GET_INVOCATION_DATA (context, struct call), context->cpu_context->rax & 0xffffffff);
 }
 
-/* The same for functions of libraries whose arguments all lie in integer registers, which are many and short: called not by
- * Frida, which keeps every register and a stack of its own, but by the code that agent.js writes for each (`thinCode`).
- * `integer`, and behind that room for a call, lie on the thread's stack. */
+/* The same for functions whose arguments are integers and pointers, which are nearly all: called not by Frida, which keeps
+ * every register and a stack of its own, but by the code that agent.js writes for each (`thinCode`). The integer registers,
+ * and behind them room for a call that is not recorded yet, lie on the thread's stack; `stack` as in `struct passed`. */
 void
-enter_thin (const u64 * integer, const struct function * function, struct call * call)
+enter_thin (const u64 * integer, const struct function * function, struct call * call, const u64 * stack)
 {
   struct passed passed;
 
-  call->leave = NULL;
-  memcpy (passed.integer, integer, sizeof (passed.integer));
+  passed.integer = integer;
+  passed.stack = stack;
   enter_function (call, function, &passed);
+}
+
+/* A driver entry: by its hook's number. */
+void
+enter_thin_entry (const u64 * integer, u64 number, struct call * call, const u64 * stack)
+{
+  enter_thin (integer, state.hooked[number], call, stack);
 }
 
 void
 leave_thin (u64 result, struct call * call)
 {
-  if (call->leave != NULL)
+  if (call->leave == leave) /* not of a recording before this one */
     leave_function (call, result & 0xffffffff);
 }
 

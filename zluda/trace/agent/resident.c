@@ -1,4 +1,5 @@
-/* The functions that Frida calls around every driver entry. They stay in the process for good, and pass calls on to the
+/* The functions that Frida calls around driver entries that get floats, structures, or what no header declares; around the
+ * others stands code of agent.js's own (`thinCode`). They stay in the process for good, and pass calls on to the
  * recording that is under way, if any: hooks that were taken out, or put in a second time, might meet a thread inside them.
  *
  * `hooks` lies in memory that a later recording finds by its name, and that a forked child has a copy of.
@@ -10,6 +11,7 @@ typedef void (* handler) (GumInvocationContext * context);
 struct hooks
 {
   volatile handler enter;   /* of the recording; NULL: there is none */
+  volatile handler thin[2]; /* likewise, for thinCode */
 };
 
 extern struct hooks hooks;

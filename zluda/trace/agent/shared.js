@@ -16,15 +16,18 @@ const PROT_NONE = 0;
 const PROT_READ_WRITE = 3;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 
+function systemFunction(symbol, result, types) {
+  return new NativeFunction(Module.getGlobalExportByName(symbol), result, types);
+}
+
 // Memory that a later agent finds by a name, and of which a forked child has a copy: it begins with the name, and lies by
 // itself between pages without access. (A file's name would need a file, whose size the program's limits may forbid.)
 function memoryNamed(name, size) {
   const page = Process.pageSize;
-  const find = (symbol, result, types) => new NativeFunction(Module.getGlobalExportByName(symbol), result, types);
-  const around = find('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64'])(
+  const around = systemFunction('mmap', 'pointer', ['pointer', 'size_t', 'int', 'int', 'int', 'int64'])(
     NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
   const memory = around.add(page);
-  if (around.equals(ptr(-1)) || find('mprotect', 'int', ['pointer', 'size_t', 'int'])(memory, size, PROT_READ_WRITE) !== 0)
+  if (around.equals(ptr(-1)) || systemFunction('mprotect', 'int', ['pointer', 'size_t', 'int'])(memory, size, PROT_READ_WRITE) !== 0)
     throw new Error('no memory');
   memory.writeUtf8String(name);
   return memory.add(NAME_BYTES);
