@@ -13,7 +13,7 @@ from zluda.ptx import parse_module
 from zluda.records import dataclass
 from zluda.tracefile import Trace
 
-_RIGHT = ("cuda", "exact", "cpu", "cpu native", "emulator", "nvptx", "hip", "plain")
+_RIGHT = ("cuda", "exact", "cpu", "interpreter", "cpu native", "emulator", "nvptx", "hip", "plain")
 """Runs that may hold, the best reference first; then the other AMD targets."""
 
 

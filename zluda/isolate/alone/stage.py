@@ -79,7 +79,8 @@ class Stage:
         if names.kind(full) == "cuda":  # NVIDIA's own compiler decides
             contract = "auto"
         names.check_options(full, numerics=numerics, check=check, contract=contract, schedule=schedule)
-        plan = plan_addresses(trace.allocations, place_globals=names.kind(full) in ("cpu", "gfx", "hip"))
+        places = names.kind(full) in ("cpu", "interpreter", "gfx", "hip")
+        plan = plan_addresses(trace.allocations, place_globals=places)
         self._session = Session(
             full,
             plan,
