@@ -51,17 +51,26 @@ def postgres() -> Iterator[str]:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=place)
     url = f"postgresql+psycopg://zluda@/postgres?host={place}&port={port}"
     try:
-        for _ in range(100):
-            if (place / f".s.PGSQL.{port}").exists():
-                break
-            server.poll()
-            assert server.returncode is None, (place / "log").read_text()
-            time.sleep(0.1)
+        _wait_for(server, url, place / "log")
         yield url
     finally:
         server.terminate()
         server.wait(20)
         shutil.rmtree(place)
+
+
+def _wait_for(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Until the server takes connections."""
+    import psycopg
+
+    for _ in range(600):
+        try:
+            psycopg.connect(url.replace("+psycopg", "")).close()
+            return
+        except psycopg.OperationalError:  # it is starting up
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.1)
+    raise AssertionError(log.read_text())
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -107,7 +116,7 @@ def test_gives_back_what_it_was_given(url: str) -> None:
     with Store(url, create=True) as store:
         number = store.begin_run(RunFacts(commit="f" * 40, host="here", options={"devices": ["gfx1030"]}))
         store.add_trace("0" * 32, 1 << 40, {"ptx": {"shuffle": 2}})
-        store.add_program("p", "about it", "PyTorch")
+        store.add_program("p", "about it", "PyTorch", "p/trace.bin")
         store.add(number, [CellResult(outcome=outcome, state="expected-fail", expected="why")])
         store.finish_run(number)
     with Store(url) as store:

@@ -359,3 +359,32 @@ def bisect(
         click.echo(json.dumps(found.to_json()))
     else:
         click.echo(f"{found.commit[:10]} ({found.date}, {found.author}): {found.subject}")
+
+
+@command.command()
+@_STORE
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the site goes; DIR/index.html is where to begin.",
+)
+@click.option(
+    "--run", "which", default="last", show_default=True, metavar="RUN", help="last, last-1, a number."
+)
+def report(url: str, output: Path, which: str) -> None:
+    """Write a run as a site that opens from files: what changed, the matrix, programs, features, trends.
+
+    Beside the pages lie matrix.json with its schema, JUnit XML, CSV, Parquet, Markdown, a badge and a feed.
+
+    Example: zluda matrix report --store nights.db -o site
+    """
+    from zluda.matrix.site import write_site
+    from zluda.matrix.store import Store
+
+    with Store(url) as store:
+        sheet = write_site(store, output, store.run_number(which))
+    cells = sum(sheet.counts.values())
+    click.echo(f"{output / 'index.html'}: {cells} cells of run {sheet.run['id']}, {len(sheet.runs)} runs")

@@ -118,7 +118,8 @@ def run_night(
     waiting = [place for place in cells if place.key not in done]
     night = _Night(store, plan, expectations, run or run_cell)
     for place in waiting:
-        store.add_program(place.program.name, place.program.about, place.program.package)
+        program = place.program
+        store.add_program(program.name, program.about, program.package, str(program.trace))
     with ThreadPoolExecutor(plan.jobs) as pool:
         pending: dict[Future[Outcome], Place] = {}
         queue = iter(waiting)

@@ -56,6 +56,7 @@ program = Table(
     Column("name", String(200), nullable=False, unique=True),
     Column("about", Text, nullable=False),
     Column("package", String(200), nullable=False),  # "" for a program of the corpus' own
+    Column("path", Text, nullable=False),  # of its trace, as the last night had it
 )
 
 trace = Table(

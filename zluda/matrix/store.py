@@ -204,18 +204,18 @@ class Store:
         self.connection.commit()
         return dict(json.loads(text or "{}"))
 
-    def add_program(self, name: str, about: str, package: str) -> int:
+    def add_program(self, name: str, about: str, package: str, path: str) -> int:
         """A program's number; what is said about it is as last told."""
         if name not in self._programs:
             known = self.connection.execute(select(program.c.id).where(program.c.name == name)).scalar()
+            values = {"about": about, "package": package, "path": path}
             if known is None:
-                row = insert(program).values(name=name, about=about, package=package)
+                row = insert(program).values(name=name, **values)
                 made = self.connection.execute(row).inserted_primary_key
                 assert made is not None
                 known = made[0]
             else:
-                where = program.c.id == known
-                self.connection.execute(update(program).where(where).values(about=about, package=package))
+                self.connection.execute(update(program).where(program.c.id == known).values(**values))
             self._programs[name] = int(known)
         return self._programs[name]
 
@@ -223,7 +223,7 @@ class Store:
         """The number of a place in the matrix, which is made where it is not there."""
         key = (name, device, numerics)
         if key not in self._slots:
-            number = self._programs.get(name) or self.add_program(name, "", "")
+            number = self._programs.get(name) or self.add_program(name, "", "", "")
             values = {"program": number, "device": device, "numerics": numerics}
             wanted = [slot.c[column] == value for column, value in values.items()]
             known = self.connection.execute(select(slot.c.id).where(*wanted)).scalar()
@@ -388,6 +388,8 @@ class Store:
                 slot.c.id.label("slot"),
                 program.c.name.label("program"),
                 program.c.package,
+                program.c.about,
+                program.c.path,
                 slot.c.device,
                 slot.c.numerics,
                 cell.c.state,
