@@ -146,6 +146,13 @@ def test_a_branch_that_is_never_taken_uses_nothing() -> None:
     assert not _decided(chosen.replace("%t, %t;", "%t, %p;")).fusions
 
 
+def test_blocks_that_do_nothing_part_no_others() -> None:
+    idle = "setp.lt.f32 %r, %s, %s; @%r bra X{0}; bra N{0}; X{0}: st.global.f32 [%a], %p; N{0}: "
+    code = "mul.f32 %t, %s, %f; " + idle.format(1) + idle.format(2) + "add.f32 %s, %t, %p;"
+    assert len(_decided(code).fusions) == 1
+    assert not _decided(code.replace("%s, %s; @%r bra X2", "%s, %p; @%r bra X2")).fusions
+
+
 def test_a_loop_whose_rounds_come_out_alike_stays() -> None:
     body = "mul.f32 %t, %s, %f; add.f32 %s, %t, %p;"
     function = parse_module(_kernel(COUNTED["up"].format(body=body))).function("k")

@@ -153,10 +153,12 @@ def merge(blocks: Blocks, instructions: list[Instruction], live: set[int]) -> No
     blocks.idle = {b for b in blocks.reachable if _is_idle(blocks, instructions, b, live)}
     threaded = [_threaded(blocks, after) for after in blocks.successors]
     entries: dict[int, int] = {}
-    for number in blocks.reachable:
+    # Who comes through others that do nothing comes from one block, not from each of those too.
+    kept = sorted(n for n in blocks.reachable if n == 0 or n not in blocks.idle)
+    for number in kept:
         for after in threaded[number]:
             entries[after] = entries.get(after, 0) + 1
-    for number in sorted(blocks.reachable):
+    for number in kept:
         stop = blocks.spans[number][1]
         last = instructions[stop - 1] if stop else None
         cut = last is not None and (
