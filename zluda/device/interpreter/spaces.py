@@ -215,7 +215,7 @@ class Spaces:
     def _view(self, start: int, length: int, size: int) -> Bits:
         found = self._views.get((start, size))
         if found is None:
-            raw = (ctypes.c_char * length).from_address(start)
+            raw = memoryview((ctypes.c_char * length).from_address(start)).cast("B")
             found = self._views[start, size] = np.frombuffer(raw, UNSIGNED[8 * size])
         return found
 

@@ -45,7 +45,7 @@ _NARROW: dict[str, Callable[..., Bits]] = {
     "mul": lambda x, y, mode: x * y,
     "fma": floats.fma,
 }
-_WIDE = {"add": doubles.add, "mul": doubles.multiply, "fma": doubles.fma}
+_WIDE: dict[str, Callable[..., int]] = {"add": doubles.add, "mul": doubles.multiply, "fma": doubles.fma}
 _NAN_ORDER = {"add": (1, 0), "mul": (1, 0), "fma": (1, 2, 0)}
 """Of several NaN operands of f64 the first of these is the result's, on an H200."""
 
@@ -118,7 +118,8 @@ def add(s: Step) -> None:
     if s.type.kind == "f":
         arithmetic(s, "add")
     elif s.has("cc"):
-        extended.sum_with_carry(s, *s.reads(2), False)
+        x, y = s.reads(2)
+        extended.sum_with_carry(s, x, y, False)
     else:
         integer.integer_add(s)
 

@@ -7,7 +7,7 @@ import numpy as np
 from zluda.device.interpreter.opcodes.integer import is_signed
 from zluda.device.interpreter.registry import lane
 from zluda.device.interpreter.step import Step
-from zluda.device.interpreter.values import Bits, resize, signed, unsigned, width
+from zluda.device.interpreter.values import UNSIGNED, Bits, resize, signed, unsigned, width
 from zluda.ptx.module import Immediate
 from zluda.ptx.types import ScalarType
 
@@ -123,7 +123,7 @@ def popc(s: Step) -> None:
 
 def highest(x: Bits) -> Bits:
     """The place of the highest bit that is set, -1 where none is."""
-    found = np.full(len(x), -1, np.int64)
+    found: Bits = np.full(len(x), -1, np.int64)
     for bit in range(width(x)):
         found = np.where(x >> x.dtype.type(bit) & x.dtype.type(1), bit, found)
     return found
@@ -187,8 +187,8 @@ def _position(s: Step, index: int) -> Bits:
 
 def ones(length: Bits, bits: int) -> Bits:
     """So many low bits set, at most all."""
-    kind = {32: np.uint32, 64: np.uint64}[bits]
-    return ~left(np.full(len(length), ~kind(0), kind), np.minimum(length, bits))
+    everything = np.full(len(length), (1 << bits) - 1, UNSIGNED[bits])
+    return np.asarray(~left(everything, np.minimum(length, bits)))
 
 
 @lane("bfe")

@@ -110,7 +110,7 @@ def createpolicy(s: Step) -> None:
 def alloca(s: Step) -> None:
     """9.7.17.3: local memory, whose address is in its own space."""
     operands = s.inst.operands
-    align = np.int64(16)
+    align = 16
     if len(operands) > 2:
         align = max(16, int(s.value(operands[2], T.B32)[0]))
     top = s.machine.top

@@ -7,8 +7,8 @@ import numpy as np
 from zluda.device.interpreter import spaces
 from zluda.device.interpreter.registry import lane
 from zluda.device.interpreter.step import Step
-from zluda.device.interpreter.values import UNSIGNED, Bits, resize, width
-from zluda.ptx.module import Operand, Symbol, Vector
+from zluda.device.interpreter.values import UNSIGNED, Bits, resize
+from zluda.ptx.module import Operand, Register, Symbol, Vector
 from zluda.ptx.types import ScalarType
 
 T = ScalarType
@@ -87,9 +87,8 @@ def cvta(s: Step) -> None:
 def isspacep(s: Step) -> None:
     """9.7.9.20."""
     source = s.inst.operands[1]
-    address = resize(
-        s.value(source, T.B64 if not hasattr(source, "type") else _BITS[width(s.register(source))]), 64
-    )  # type: ignore[arg-type]
+    type = _BITS[source.type.bits] if isinstance(source, Register) else T.B64
+    address = resize(s.value(source, type), 64)
     window = (address >> np.uint64(spaces.WINDOW_SHIFT)).astype(np.int64)
     space = _space(s)
     if space == "const":
@@ -106,7 +105,7 @@ def isspacep(s: Step) -> None:
 def _is_own(s: Step, address: Bits) -> Bits:
     """Whether an address of the shared window is in the thread's own block."""
     rank = (address & np.uint64((1 << spaces.WINDOW_SHIFT) - 1)) >> np.uint64(spaces.RANK_SHIFT)
-    return (rank == 0) | (rank == s.machine.special("%cluster_ctarank", s) + np.uint64(1))
+    return np.asarray((rank == 0) | (rank == s.machine.special("%cluster_ctarank", s) + np.uint64(1)))
 
 
 @lane("mapa")

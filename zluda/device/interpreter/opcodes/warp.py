@@ -34,7 +34,7 @@ class Table:
         """For each thread the lanes of its warp of which something holds."""
         rows = self.spread(holds) & self.here
         bits = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
-        return ((rows * bits).sum(axis=1).astype(np.uint32))[self.row]
+        return np.asarray((rows * bits).sum(axis=1).astype(np.uint32)[self.row])
 
 
 @warp("shfl")
