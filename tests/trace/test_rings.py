@@ -607,11 +607,18 @@ def test_a_recorder_that_was_killed_before_it_made_the_trace_lost_nothing(
 def test_rings_are_larger_where_launches_are_chosen_and_a_disk_has_the_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, memory = os.makedev(254, 0), os.makedev(0, 40)
+    disk, container, memory = os.makedev(254, 0), os.makedev(0, 52), os.makedev(0, 40)
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "35 22 0:40 / /dev/shm rw,nosuid - tmpfs tmpfs rw,size=1g\n"
+        "36 22 0:52 / /mnt/a\\040b rw - overlay overlay rw,lowerdir=/l,upperdir=/u\n"
+    )
 
     def size(device: int, free: int, *, chooses: bool) -> int:
         stat, usage = os.stat_result((0, 0, device, *[0] * 7)), SimpleNamespace(free=free)
         with monkeypatch.context() as patch:
+            patch.setattr(ring, "MOUNTS", mounts)
             patch.setattr(ring.os, "stat", lambda _: stat)
             patch.setattr(ring.shutil, "disk_usage", lambda _: usage)
             return ring.ring_bytes_for(tmp_path, chooses=chooses)
@@ -620,4 +627,6 @@ def test_rings_are_larger_where_launches_are_chosen_and_a_disk_has_the_room(
     assert size(disk, 16 << 30, chooses=True) == 1 << 30
     assert size(disk, 1 << 30, chooses=True) == ring.DEFAULT_RING_BYTES
     assert size(disk, 1 << 40, chooses=False) == ring.DEFAULT_RING_BYTES
+    assert size(container, 1 << 40, chooses=True) == ring.CHOSEN_RING_BYTES
     assert size(memory, 1 << 40, chooses=True) == ring.DEFAULT_RING_BYTES
+    assert size(os.makedev(0, 99), 1 << 40, chooses=True) == ring.DEFAULT_RING_BYTES

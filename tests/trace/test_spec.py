@@ -109,3 +109,14 @@ def test_the_table_is_what_the_generator_makes_of_the_headers(tmp_path: Path) ->
             f" {made['cuda_version']}: scripts/generate_driver_api.py makes theirs"
         )
     assert made == driver_api()
+
+
+def test_functions_of_words_alone_are_called_without_fridas_hook() -> None:
+    rows = {one["name"]: one for one in spec.functions(["cuNotDeclared"])}
+    words = spec.thin_of_driver(list(rows.values()))
+    assert words["cuCtxSynchronize"] == words["cuMemAlloc_v2"] == 0
+    assert words["cuLaunchKernel"] == 5  # of eleven parameters
+    for name in ("cuParamSetf", "cuIpcOpenMemHandle_v2", "cuNotDeclared", "cublasCreate_v2"):
+        assert name not in words  # a float, a structure by value, unknown, not the driver's
+    cublas = next(one for one in spec.libraries(list(rows.values())) if one["name"] == "cuBLAS")
+    assert cublas["thin"]["cublasGemmEx"] == 13

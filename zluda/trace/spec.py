@@ -304,9 +304,9 @@ def libraries(rows: list[dict[str, Any]], left_out: Sequence[str] = ()) -> list[
 
 
 def thin_words(row: dict[str, Any]) -> int | None:
-    """How many words of a function's arguments lie on the stack, where all arguments are words: then the agent
-    need not have Frida's hook around it. None of others (floats, structures by value), and of functions that no
-    header declares.
+    """How many words of a function's arguments lie on the stack, where all arguments are words: then the
+    agent need not have Frida's hook around it. None of others (floats, structures by value), and of functions
+    that no header declares.
     """
     slots = [parameter["slot"] for parameter in row["parameters"]]
     thin = slots == list(range(len(slots))) and not row.get("unknown")

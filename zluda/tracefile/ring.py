@@ -229,13 +229,27 @@ def c_defines() -> str:
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
 
+MOUNTS = Path("/proc/self/mountinfo")
+_DISKS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"})
+
+
+def _file_system(directory: Path) -> str:
+    """The type of a directory's file system, as the kernel names it; empty where it is not told."""
+    device = os.stat(directory).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in MOUNTS.read_text("utf-8", "surrogateescape").splitlines():
+        fields, _, behind = line.partition(" - ")
+        if fields.split()[2] == number:
+            return behind.split()[0]
+    return ""
+
+
 def ring_bytes_for(directory: Path, *, chooses: bool) -> int:
     """How large the first rings of a recording into ``directory`` are: :data:`DEFAULT_RING_BYTES`; where
-    launches are chosen, more, on a disk that has the room. Files in memory, and of file systems that lie on
-    others, stay small.
+    launches are chosen, more, on a disk that has the room, a container's own included. Files in memory, of
+    other machines, and of file systems that are not known to allocate ahead, stay small.
     """
-    on_disk = os.major(os.stat(directory).st_dev) != 0
-    if not chooses or not on_disk:
+    if not chooses or _file_system(directory) not in _DISKS:
         return DEFAULT_RING_BYTES
     spare = shutil.disk_usage(directory).free // 16
     return max(DEFAULT_RING_BYTES, min(CHOSEN_RING_BYTES, spare // SLOT_BYTES * SLOT_BYTES))
