@@ -321,13 +321,13 @@ def disagreement(name: str, row: Row, program: Program, words: Words, data: Word
     place, kind, bits = row.statements[0].place, row.statements[0].type[0], int(row.statements[0].type[1:])
     for lane in np.linspace(0, THREADS - 1, LANES).astype(int).tolist():
         after = lane_result(program, data, lane, wave)
-        shown = f"{name} lane {lane} of {[hex(v) for v in data[:, lane]]}"
+        given = f"of {', '.join(hex(v) for v in data[:, lane])} in lane {lane % wave}"
         if row.writes("CARRY"):
             mask = int(words[lane, 2]) | int(words[lane, 3]) << 32
             told = after["D0" if name.startswith("v_cmp") else "VCC"].raw >> lane % wave & 1
             told = after["D1"].raw & 1 if "D1" in after else told
             if mask >> lane % wave & 1 != told:
-                return f"{shown}: not the mask {told}"
+                return f"{name} gives mask {1 - told}, not {told}, {given}"
         if place != "D":
             continue
         got = (int(words[lane, 0]) | int(words[lane, 1]) << 32) & (1 << bits) - 1
@@ -335,7 +335,7 @@ def disagreement(name: str, row: Row, program: Program, words: Words, data: Word
         both_nan = kind == "f" and np.isnan(_floats(bits, got, told)).all()
         width, excused, _ = KNOWN.get(name, (0, None, ""))
         if got != told and not both_nan and not (excused and excused(int(data[0, lane]), got, told, width)):
-            return f"{shown}: {got:#x}, not {told:#x}"
+            return f"{name} gives {got:#x}, not {told:#x}, {given}"
     return ""
 
 
