@@ -292,7 +292,7 @@ def extreme(s: Step) -> None:
         if not s.has("xorsign"):
             return best
         sign = np.where(floats.is_nan(best, of), sign & ~sign, sign)
-        return best | (np.bitwise_xor.reduce(operands) & sign)
+        return np.asarray(best | (np.bitwise_xor.reduce(operands) & sign))
 
     s.write(by_elements(s, element, s.reads(count)))
 

@@ -90,7 +90,8 @@ def left(x: Bits, amount: Bits) -> Bits:
     """Shifted left; nothing is left at the width and above."""
     amount = amount.astype(np.uint64)
     most = width(x) - 1
-    return np.where(amount > most, x.dtype.type(0), x << np.minimum(amount, most).astype(x.dtype))
+    moved = x << np.minimum(amount, most).astype(x.dtype)
+    return np.asarray(np.where(amount > most, x.dtype.type(0), moved))
 
 
 def right(x: Bits, amount: Bits, *, sign: bool = False) -> Bits:
@@ -99,7 +100,8 @@ def right(x: Bits, amount: Bits, *, sign: bool = False) -> Bits:
     if sign:
         return unsigned(signed(x) >> np.minimum(amount.astype(np.uint64), most).astype(signed(x).dtype))
     amount = amount.astype(np.uint64)
-    return np.where(amount > most, x.dtype.type(0), x >> np.minimum(amount, most).astype(x.dtype))
+    moved = x >> np.minimum(amount, most).astype(x.dtype)
+    return np.asarray(np.where(amount > most, x.dtype.type(0), moved))
 
 
 @lane("shf")
