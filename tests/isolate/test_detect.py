@@ -109,6 +109,8 @@ def test_a_program_is_computed_as_its_instructions_say() -> None:
         pytest.param("the oldest image of a fatbin is taken", marks=pytest.mark.nightly),
         pytest.param("f32 subnormals are flushed by the kernel's mode", marks=pytest.mark.nightly),
         pytest.param("a copy on the device stops short", marks=pytest.mark.slow),
+        pytest.param("clz of 64 bits counts the low word", marks=pytest.mark.slow),
+        pytest.param("every rounding is to nearest", marks=pytest.mark.nightly),
     ],
 )
 def test_a_seeded_bug_is_found(name: str, tmp_path: Path) -> None:

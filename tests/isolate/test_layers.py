@@ -131,6 +131,33 @@ def test_an_emulated_gpu_is_wrong(results: dict[Any, Any], layer: Layer, sure: S
 
 
 @pytest.mark.parametrize(
+    ("interpreted", "meta", "layer", "sure"),
+    [
+        (RIGHT, {}, Layer.LOWERING, Sure.CERTAIN),
+        (RIGHT, PROVED, Layer.LOWERING, Sure.CERTAIN),
+        (BAD, {}, Layer.RECORD, Sure.LIKELY),
+        (BAD, PROVED, Layer.RUNTIME, Sure.LIKELY),
+        (wrong(2), {}, Layer.LOWERING, Sure.LIKELY),
+        (None, {}, Layer.LOWERING, Sure.LIKELY),
+    ],
+)
+def test_the_interpreter_judges_where_the_cpu_and_amd_code_are_wrong_alike(
+    interpreted: LaunchResult | Verdict | None, meta: dict[str, Any], layer: Layer, sure: Sure
+) -> None:
+    third = {} if interpreted is None else {("interpreter", "nvidia"): interpreted}
+    told = Told({G: BAD, GX: BAD, CPU: BAD, **third}, meta=meta)
+    found = answer(told)
+    assert (found.layer, found.sure) == (layer, sure), found
+    assert Run("interpreter", "nvidia") in told.asked
+
+
+def test_the_interpreter_is_not_asked_where_the_cpu_is_right() -> None:
+    told = Told({G: BAD, GX: BAD, CPU: RIGHT, PLAIN: RIGHT})
+    answer(told)
+    assert Run("interpreter", "nvidia") not in told.asked
+
+
+@pytest.mark.parametrize(
     ("seam", "others", "layer"),
     [
         ("own seam", "fail", Layer.LOWERING),
