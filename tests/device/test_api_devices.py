@@ -55,7 +55,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["", "gpu", "cuda:x", "cpu:0", "CPU"])
     def test_others_are_unknown(self, name: str) -> None:
-        with pytest.raises(DeviceError, match="no such device; expected auto, cpu, cuda:N"):
+        with pytest.raises(DeviceError, match="no such device; expected auto, cpu, interpreter, cuda:N"):
             zluda.open_device(name)
 
 
