@@ -69,6 +69,7 @@ TOLD = ["v_add_f32", "v_and_b32", "v_bfrev_b32", "v_lshl_add_u32"]
         ("nothing", ""),
         ("v_bfrev_b32_is_wrong_for_some", "v_bfrev_b32"),
         ("v_add_f32_subtracts", "v_add_f32"),
+        ("v_and_b32_reads_one_source", "v_and_b32"),
     ],
 )
 def test_a_wrong_row_is_the_one_that_disagrees(fault: str, wrong: str) -> None:

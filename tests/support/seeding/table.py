@@ -158,6 +158,13 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     "v_add_f32_subtracts": (
         Change(f"{_EMULATOR}.vector_float", "D.f32 = S0.f32 + S1.f32", "D.f32 = S0.f32 - S1.f32"),
     ),
+    "v_and_b32_reads_one_source": (
+        Change(
+            f"{_EMULATOR}.vector_integer",
+            "v_and_b32                               | D.u32 = S0.u32 & S1.u32",
+            "v_and_b32                               | D.u32 = S1.u32 & S1.u32",
+        ),
+    ),
     "v_bfrev_b32_is_wrong_for_200": (
         Change(
             f"{_EMULATOR}.vector_integer",

@@ -145,8 +145,10 @@ what must hold of (source, emulated result, pseudo-code's result), reason)."""
 # --- kernels of single instructions ------------------------------------------------------------------------
 
 
-def _operands(row: Row) -> list[tuple[int, str]]:
-    """(index, type) of the sources that a row reads."""
+def _operands(row: Row, text: str = "") -> list[tuple[int, str]]:
+    """(index, type) of the sources that a row reads, and of others that its pseudo-code does: a row may be
+    wrong in just that.
+    """
     found: dict[int, str] = {}
     for index, kind in re.findall(r"S(\d)\.(\w+)", row.text):
         kind = {"lo": "u32", "hi": "u32", "dot": "u32", "word": "u64", "u24": "u32", "i24": "u32"}.get(
@@ -154,6 +156,9 @@ def _operands(row: Row) -> list[tuple[int, str]]:
         )
         bits = max(int(kind[1:]), int(found.get(int(index), "u0")[1:]))
         found[int(index)] = f"{kind[0]}{bits}"
+    for index in {int(one) for one in re.findall(r"\bS(\d)\b", text)} - found.keys():
+        wide = re.search(rf"\bS{index}\.[uifb]64", text)
+        found[index] = "u64" if wide else "u32"
     return sorted(found.items())
 
 
@@ -166,9 +171,9 @@ def _register(index: int, kind: str) -> str:
     return _SOURCES[index] if kind.endswith("64") else _SINGLE[index]
 
 
-def _written(name: str, row: Row, wave: int) -> list[str]:
+def _written(name: str, row: Row, wave: int, text: str) -> list[str]:
     """Ways to write the instruction; the assembler takes the one that its encoding has."""
-    sources = [_register(i, kind) for i, kind in _operands(row)]
+    sources = [_register(i, kind) for i, kind in _operands(row, text)]
     mask = "vcc" if wave == 64 else "vcc_lo"
     kind = row.statements[0].type
     destination = "v[12:13]" if kind.endswith("64") else "v12"
@@ -190,9 +195,9 @@ def _written(name: str, row: Row, wave: int) -> list[str]:
 
 
 @cache
-def accepted(target: str, name: str) -> str | None:
-    """The assembly text of an instruction, None where the target does not have it."""
-    for text in reversed(_written(name, rows()[name], wave_of(target))):
+def accepted(target: str, name: str, told: str = "") -> str | None:
+    """An instruction as assembly has it, None where the target does not; ``told`` is its pseudo-code."""
+    for text in reversed(_written(name, rows()[name], wave_of(target), told)):
         try:
             assemble(target, text)
         except AssemblyError:
@@ -352,7 +357,7 @@ def told_of(target: str, names: Iterable[str]) -> list[str]:
         and name in rows()
         and name in told
         and not any(pattern.fullmatch(name) for pattern in (ELSEWHERE, APPROXIMATE, UNSAID))
-        and accepted(target, name) is not None
+        and accepted(target, name, told[name]) is not None
     ]
 
 
@@ -369,7 +374,7 @@ def disagreements(target: str, names: Iterable[str]) -> list[str]:
         data = operands(kind)
         for start in range(0, len(of_kind), BATCH):
             batch = of_kind[start : start + BATCH]
-            results = run(target, [accepted(target, name) or "" for name in batch], data)
+            results = run(target, [accepted(target, name, told[name]) or "" for name in batch], data)
             for name, words in zip(batch, results, strict=True):
                 try:
                     problem = disagreement(
