@@ -138,6 +138,27 @@ def test_a_forked_child_that_closes_every_descriptor_and_loads_the_driver_is_rec
     assert recorded.status in (0, 2), recorded.errors  # the program itself makes no call
 
 
+MANY = """
+import ctypes, os, sys
+from pathlib import Path
+driver, most = ctypes.CDLL(sys.argv[1]), 0
+assert driver.cuInit(0) == 0
+for _ in range(5):
+    if os.fork() == 0:
+        os._exit(driver.cuInit(0))
+    assert os.wait()[1] == 0
+    most = max(most, len(list(Path(sys.argv[2]).glob("*.rings"))))
+print(most)
+"""
+
+
+def test_children_that_have_ended_keep_no_rings(standin: StandIn, tmp_path: Path) -> None:
+    recorded = run_trace(tmp_path / "trace.bin", sys.executable, "-c", MANY, standin.driver, str(tmp_path))
+    assert recorded.status == 0, recorded.errors
+    assert int(recorded.output) <= 3  # the program's, the child's, and the last one's
+    assert len(list(tmp_path.glob("trace.*.bin"))) == 5
+
+
 def test_children_start_when_the_session_is_gone(standin: StandIn, tmp_path: Path) -> None:
     program = (
         "import ctypes, subprocess, sys\n"

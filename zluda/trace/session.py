@@ -454,6 +454,7 @@ class Session:
         """
         alone = self._getting_in.acquire(timeout=_TURN_SECONDS)
         try:
+            self._close_ended()
             # A static program never loads the driver, and Frida's loader crashes in one.
             if not loads_libraries(f"/proc/{pid}/exe"):
                 raise Error("a static or 32-bit program; nor is what it starts")
@@ -536,6 +537,14 @@ class Session:
                 self._problem(f"nothing was recorded: no room in {place} for the file that calls go through")
             recording.trace.unlink(missing_ok=True)
             self._names.discard(recording.trace)
+
+    def _close_ended(self) -> None:
+        """Children that have ended give back their rings, each half a gigabyte, before another comes."""
+        for pid in list(self._recordings):
+            if pid != self._main and process_state(pid) in "ZX":
+                recording = self._recordings.pop(pid, None)
+                if recording is not None:
+                    self._close(recording)
 
     def leave(self) -> None:
         """Before :meth:`finish`, where processes go on: agents that have hooked nothing stay, too."""
