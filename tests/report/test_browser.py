@@ -20,12 +20,9 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 axe_core = pytest.importorskip("axe_core_python.selenium", reason="axe-core-python is not installed")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None, reason="no chromium and chromedriver: apt install chromium-driver"
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="no chromium and chromedriver: apt install chromium-driver"
+)
 
 DESKTOP, PHONE = (1200, 900), (390, 844)
 

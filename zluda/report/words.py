@@ -60,7 +60,7 @@ def _failing(result: ReplayResult) -> list[LaunchResult]:
 
 def _fails(result: ReplayResult) -> str:
     counts = result.counts
-    verbs = []
+    verbs: list[str] = []
     for verdicts, one, several in _FAILURES:
         count = sum(counts[verdict] for verdict in verdicts)
         if count:
