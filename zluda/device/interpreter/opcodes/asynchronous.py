@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from zluda.device.interpreter.opcodes import atomics
 from zluda.device.interpreter.opcodes.memory import place
 from zluda.device.interpreter.registry import lane
 from zluda.device.interpreter.step import Step
@@ -24,10 +25,20 @@ _COUNT, _BYTES, _PARITY = (1 << 20) - 1, (1 << 22) - 1, 1 << 63
 @lane("cp")
 def cp(s: Step) -> None:
     """9.7.9.25.3: ``cp.async``; what waits for copies has nothing to wait for."""
-    if any(s.has(word) for word in ("commit_group", "wait_group", "wait_all")):
+    if any(s.has(word) for word in ("commit_group", "wait_group", "wait_all", "action")):
         return
-    if any(s.has(word) for word in ("bulk", "reduce", "tensor", "mbarrier")):
+    if s.has("tensor"):
         raise s.unsupported()
+    if s.has("mbarrier"):
+        _arrive_when_copied(s)
+    elif s.has("bulk"):
+        _bulk(s)
+    else:
+        _some(s)
+
+
+def _some(s: Step) -> None:
+    """9.7.9.25.3.1: 4, 8 or 16 bytes, of which some may be zeros."""
     into, out_of, size, *rest = s.inst.operands
     if not isinstance(size, Immediate):
         raise s.unsupported()
@@ -55,6 +66,52 @@ def _address(s: Step, operand: Operand) -> Address:
     if not isinstance(operand, Address):
         raise s.unsupported()
     return operand
+
+
+def _arrive_when_copied(s: Step) -> None:
+    """9.7.13.15.15: an arrival when the thread's copies are made, which they are; it is counted on top of
+    those that the phase waits for, but for ``.noinc``, so that it changes nothing then."""
+    space, addresses = place(s, s.inst.operands[0])
+    one = np.ones(s.count, np.int64)
+    if s.has("noinc"):
+        change(s, space, addresses, one, one * 0, one * 0)
+
+
+def _bulk(s: Step) -> None:
+    """9.7.9.25.4: ``cp.async.bulk`` and ``cp.reduce.async.bulk``, thread after thread, byte after byte."""
+    into, out_of, size, *rest = s.inst.operands
+    if any(s.has(word) for word in ("multicast", "ignore_oob", "cp_mask", "cta_group")):
+        raise s.unsupported()
+    sizes = s.value(size, T.B32).astype(np.int64)
+    start, end = s.address(_address(s, out_of)), s.address(_address(s, into))
+    source, target = s.slot("src").partition("::")[0], s.slot("dst").partition("::")[0]
+    if s.has("reduce"):
+        _reduce(s, (source, start), (target, end), sizes)
+    else:
+        for at in range(0, int(sizes.max()), 16):
+            mine = sizes > at
+            part = Step(s.machine, s.frame, s.inst, s.pc, s.threads[mine], s.depth)
+            for half in (at, at + 8):
+                words = s.machine.spaces.load(part, source, start[mine] + np.uint64(half), 8)
+                s.machine.spaces.store(part, target, end[mine] + np.uint64(half), words)
+    if s.slot("completion").startswith("mbarrier"):
+        complete(s, s.address(_address(s, rest[0])), sizes)
+
+
+def _reduce(s: Step, source: tuple[str, Bits], target: tuple[str, Bits], sizes: Bits) -> None:
+    """Element after element by the operation of ``red``."""
+    type = s.inst.types[0]
+    size = type.bits // 8
+    for at in range(0, int(sizes.max()), size):
+        mine = sizes > at
+        part = Step(s.machine, s.frame, s.inst, s.pc, s.threads[mine], s.depth)
+        values = s.machine.spaces.load(part, source[0], source[1][mine] + np.uint64(at), size)
+        atomics.reduce(part, type, target[0], target[1][mine] + np.uint64(at), values)
+
+
+def complete(s: Step, addresses: Bits, sizes: Bits) -> None:
+    """Tell barriers in shared memory that so many bytes have come."""
+    change(s, "shared", addresses, sizes * 0, sizes * 0, -sizes)
 
 
 # --- mbarrier ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from zluda.device.interpreter.opcodes.memory import place
 from zluda.device.interpreter.registry import lane
 from zluda.device.interpreter.step import Step
 from zluda.device.interpreter.values import UNSIGNED, Bits, unsigned
+from zluda.ptx.module import Address
 from zluda.ptx.types import ScalarType
 
 T = ScalarType
@@ -30,9 +31,19 @@ def atom(s: Step) -> None:
 @lane("red")
 def red(s: Step) -> None:
     """9.7.13.7."""
-    if s.has("async"):
-        raise s.unsupported()
     _read_modify_write(s, 0)
+    if s.slot("completion").startswith("mbarrier"):
+        from zluda.device.interpreter.opcodes.asynchronous import complete  # which needs this module
+
+        barrier = s.inst.operands[2]
+        if not isinstance(barrier, Address):
+            raise s.unsupported()
+        complete(s, s.address(barrier), np.full(s.count, s.inst.types[0].bits // 8, np.int64))
+
+
+def reduce(s: Step, type: ScalarType, space: str, addresses: Bits, values: Bits) -> None:
+    """As ``red`` of values, whatever instruction asks for it."""
+    _one_by_one(s, space, addresses, values, _change(s, type, space, addresses))
 
 
 def _read_modify_write(s: Step, at: int) -> None:
@@ -114,8 +125,8 @@ def _change(s: Step, type: ScalarType, space: str, addresses: Bits) -> Change:
 
 
 def _float_change(s: Step, op: str, type: ScalarType, space: str, addresses: Bits) -> Change:
-    """As an H200 has it: global memory's cache flushes subnormals of f32, and passes an f64 NaN on as it is,
-    the operand's before memory's."""
+    """As an H200 has it: global memory's cache flushes subnormals of f32 (not in bulk), and passes an f64
+    NaN on as it is, the operand's before memory's."""
     windows = np.unique(addresses >> np.uint64(52)) if space == "" else np.zeros(1)
     cached = space == "global" or (space == "" and not windows.any())
     name = ELEMENTS.get(type.spelling, type.spelling)
@@ -125,7 +136,7 @@ def _float_change(s: Step, op: str, type: ScalarType, space: str, addresses: Bit
         if op == "add" and of is floats.F64:
             return _double_sum(old, value, cached=cached)
         if op == "add":
-            return _sum(of, old, value, ftz=cached and of is floats.F32)
+            return _sum(of, old, value, ftz=cached and of is floats.F32 and not s.has("bulk"))
         if op in ("min", "max") and of.bits == 16:
             return _extreme(of, op, old, value)
         raise s.unsupported()

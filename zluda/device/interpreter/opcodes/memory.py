@@ -79,12 +79,20 @@ def ld(s: Step) -> None:
 @lane("st")
 def st(s: Step) -> None:
     """9.7.9.11."""
-    if s.has("async") or s.has("bulk"):
+    if s.has("bulk"):
         raise s.unsupported()
     space, addresses = place(s, s.inst.operands[0])
     type = s.inst.types[0]
     values = [s.value(one, type) for one in s.elements(s.inst.operands[1])]
     store(s, space, addresses, values)
+    if s.slot("completion").startswith("mbarrier"):  # st.async (9.7.9.12)
+        from zluda.device.interpreter.opcodes.asynchronous import complete  # which needs this module
+
+        barrier = s.inst.operands[2]
+        if not isinstance(barrier, Address):
+            raise s.unsupported()
+        size = len(values) * type.bits // 8
+        complete(s, s.address(barrier), np.full(s.count, size, np.int64))
 
 
 @lane("prefetch", "prefetchu", "applypriority", "discard", "membar", "fence", "nanosleep", "pmevent")
