@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,45 @@ def test_refuses_a_question_without_an_answer(repository: tuple[Path, list[str]]
         bisect(question, place, commits[0], commits[3])
     with pytest.raises(Error, match="git rev-parse"):
         bisect(question, place, "nosuch")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
+def test_a_night_with_a_broken_lowering_runs_what_it_touches_and_turns_that_red(
+    repository: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    place, commits = repository
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name in ("saxpy", "reduction"):
+        (corpus / f"{name}.bin").symlink_to(ROOT / "corpus" / name / "trace.bin")
+    options = [
+        "--corpus",
+        str(corpus),
+        "--store",
+        str(tmp_path / "nights.db"),
+        "--device",
+        "cpu",
+        "--samples",
+        "0",
+    ]
+
+    def matrix(tree: Path, *arguments: str) -> str:
+        command = [sys.executable, "-m", "zluda", "matrix", *arguments]
+        return subprocess.run(
+            command, cwd=tree, capture_output=True, text=True, timeout=200, check=False
+        ).stdout
+
+    for number, commit in enumerate((commits[1], commits[2]), 1):
+        tree = tmp_path / f"tree-{number}"
+        _git(place, "worktree", "add", "-q", "--detach", str(tree), commit)
+        said = matrix(tree, "run", *options)
+        _git(place, "worktree", "remove", "--force", str(tree))
+    assert (
+        "✗ saxpy on cpu, nvidia: differs" in said
+        and "reduction on cpu, nvidia: identical (taken over)" in said
+    )
+    compared = json.loads(matrix(ROOT, "compare", "last-1", "--json", *options[2:4]))
+    assert [(cell["change"], cell["program"], cell["code_changed"]) for cell in compared["cells"]] == [
+        ("regressed", "saxpy", True)
+    ]

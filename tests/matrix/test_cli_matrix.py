@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -86,6 +88,22 @@ def test_a_night_that_was_killed_goes_on(corpus: Path, tmp_path: Path) -> None:
     said = _matrix("run", *options, "--resume")
     assert "run 1: 2 cells" in said and "saxpy on cpu" not in said and "reduction on cpu" in said
     assert "was not interrupted" in _matrix("run", *options, "--resume", status=2)
+
+
+def test_an_interruption_ends_cells_and_is_no_result(corpus: Path, tmp_path: Path) -> None:
+    store = tmp_path / "nights.db"
+    options = ["--store", str(store), "--corpus", str(corpus), "--device", "cpu", "--samples", "1000"]
+    night = subprocess.Popen([*COMMAND, "run", *options, "saxpy"], stderr=subprocess.PIPE, text=True)
+    ours = psutil.Process(night.pid)
+    for _ in range(600):
+        if cells := ours.children():
+            break
+        time.sleep(0.1)
+    night.send_signal(signal.SIGINT)
+    _, said = night.communicate(timeout=60)
+    assert night.returncode == 130 and "Traceback" not in said
+    assert not any(cell.is_running() and cell.status() != psutil.STATUS_ZOMBIE for cell in cells)
+    assert "1 cells" in _matrix("run", *options[:-2], "--samples", "0", "saxpy")
 
 
 def test_says_what_is_wrong_with_what_it_is_given(corpus: Path, tmp_path: Path) -> None:

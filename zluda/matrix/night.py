@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -116,7 +119,8 @@ def run_night(
     """
     done = store.cells_done(number)
     waiting = [place for place in cells if place.key not in done]
-    night = _Night(store, plan, expectations, run or run_cell)
+    stop = threading.Event()  # so that an interruption does not wait for cells to end by themselves
+    night = _Night(store, plan, expectations, run or partial(run_cell, stop=stop))
     for place in waiting:
         program = place.program
         store.add_program(program.name, program.about, program.package, str(program.trace))
@@ -141,6 +145,7 @@ def run_night(
                         progress(len(done), len(cells))
                     yield place, result
         finally:
+            stop.set()
             for future in pending:
                 future.cancel()
     store.finish_run(number)
@@ -262,9 +267,16 @@ class _Night:
         return _outcome(base, ended, told, shown, known)
 
 
-def run_cell(task: Task, limits: Limits) -> Ended:
-    """Run one cell in a process of this Python."""
-    return run_watched([sys.executable, "-P", "-m", "zluda.matrix.cell"], given=task.to_json(), limits=limits)
+def run_cell(task: Task, limits: Limits, stop: threading.Event | None = None) -> Ended:
+    """Run one cell in a process of this Python, with the very sources that run here."""
+    paths = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    return run_watched(
+        [sys.executable, "-P", "-m", "zluda.matrix.cell"],
+        given=task.to_json(),
+        limits=limits,
+        environment={**os.environ, "PYTHONPATH": paths},
+        stop=stop,
+    )
 
 
 def _compiler() -> str:

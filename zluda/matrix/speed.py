@@ -73,20 +73,19 @@ def speed_changes(store: Store, a: int, b: int) -> list[SpeedChange]:
     Samples are those of the outcomes that the two runs have; a verdict that was taken over brings its own
     along. Both must come from one host.
     """
-    before, after = (samples_of(store, number) for number in (a, b))
+    # What both runs have is the same code: most of it, on most nights.
+    before, after = samples_of(store, a, but_not_of=b), samples_of(store, b, but_not_of=a)
+    known = dict(iter(before.groupby(_KEY)))
     found = []
     for key, new in after.groupby(_KEY):
-        where = dict(zip(_KEY, map(str, key), strict=True))
-        old = before
-        for column, value in where.items():
-            old = old[old[column] == value]
-        if len(old):
-            found += _changes(where, old, new)
+        if key in known:
+            found += _changes(dict(zip(_KEY, map(str, key), strict=True)), known[key], new)
     return sorted(found, key=lambda change: -change.ratio)
 
 
-def samples_of(store: Store, number: int) -> pandas.DataFrame:
-    """The measurements that stand behind a run's cells."""
+def samples_of(store: Store, number: int, *, but_not_of: int | None = None) -> pandas.DataFrame:
+    """The measurements that stand behind a run's cells; without those behind another's too."""
+    other = select(cell.c.outcome).where(cell.c.run == but_not_of)
     return store.frame(
         select(
             program.c.name.label("program"),
@@ -102,7 +101,7 @@ def samples_of(store: Store, number: int) -> pandas.DataFrame:
         .join(slot, outcome.c.slot == slot.c.id)
         .join(program, slot.c.program == program.c.id)
         .join(cell, cell.c.outcome == outcome.c.id)
-        .where(cell.c.run == number)
+        .where(cell.c.run == number, cell.c.outcome.not_in(other))
     )
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -42,9 +43,17 @@ class Ended:
 
 
 def run_watched(
-    command: Sequence[str], *, given: str, limits: Limits, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    given: str,
+    limits: Limits,
+    environment: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> Ended:
-    """Run a command with ``given`` on its standard input; beyond a limit, end it and its descendants."""
+    """Run a command with ``given`` on its standard input; beyond a limit, end it and its descendants.
+
+    So it is ended when ``stop`` is set; the limit is then told as "interrupted".
+    """
     began = time.monotonic()
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
         told.write(given.encode())
@@ -58,7 +67,7 @@ def run_watched(
             env=None if environment is None else dict(environment),
         )
         try:
-            limit, peak = _watch(process, limits, began)
+            limit, peak = _watch(process, limits, began, stop)
         finally:
             _end(process)
         said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_LINES))
@@ -72,13 +81,17 @@ def run_watched(
     )
 
 
-def _watch(process: subprocess.Popen[bytes], limits: Limits, began: float) -> tuple[str, int]:
+def _watch(
+    process: subprocess.Popen[bytes], limits: Limits, began: float, stop: threading.Event | None
+) -> tuple[str, int]:
     """(which limit was passed, the most memory that was seen)"""
     peak, pause = 0, _LOOK_EVERY
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(pause)
             return "", peak
+        if stop is not None and stop.is_set():
+            return "interrupted", peak
         pause = min(_LOOK_AT_MOST, pause * 1.2)
         peak = max(peak, _memory(process.pid))
         if peak > limits.bytes:

@@ -311,9 +311,9 @@ def _add_series(store: Store, number: int, rows: list[Row]) -> None:
     frame = store.frame(query)
     if frame.empty:
         return
-    medians = frame.groupby(["slot", "kernel", "run", "code"], sort=True)[
-        ["seconds", "instructions"]
-    ].median()
+    measured = ["seconds", "instructions"]
+    frame[measured] = frame[measured].astype(float)  # None is NaN
+    medians = frame.groupby(["slot", "kernel", "run", "code"], sort=True)[measured].median()
     kernels = {
         (place, one.name): one
         for place, found in _slots(store, number, rows).items()
