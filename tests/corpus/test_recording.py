@@ -20,6 +20,7 @@ printf '#!/bin/sh\\necho %s > $1\\necho right\\n' "$RESULT" > "$2"; chmod +x "$2
 """
 ZLUDA = """\
 if [ "$1" = trace ]; then echo trace > "$5"; shift 6; exec "$@"; fi
+if [ "$1" = strip ]; then cp "$2" "$5"; exit; fi
 if [ "$1" = info ]; then printf '{"meta": {"proof": %s}}' "$PROOF"; exit; fi
 case "$2" in *nbody*) echo '{"verdict": "differs"}'; exit 1;; esac
 echo '{"verdict": "identical"}'

@@ -217,6 +217,12 @@ def test_machine_code_goes_where_there_is_ptx(tmp_path: Path) -> None:
         require(trace, Part.CONTENTS, "replayed")
 
 
+def test_compacting_changes_the_size_alone(tmp_path: Path) -> None:
+    path = stripped(tmp_path)
+    assert path.stat().st_size < (tmp_path / "a.bin").stat().st_size / 2
+    assert rows(path) == rows(tmp_path / "a.bin")
+
+
 def test_modules_go_of_which_no_launch_was_chosen(tmp_path: Path) -> None:
     path = stripped(tmp_path, Part.UNUSED)
     with open_trace(path) as trace:

@@ -41,7 +41,7 @@ VERBS = {
         "a trace as JSON lines and back, as a timeline; kernel archives as traces",
     ),
     "corpus": ("zluda.cli.corpus", "the programs that are recorded, and recording them again"),
-    "matrix": ("zluda.cli.matrix", "a corpus of traces over devices, night after night: run, compare, report"),
+    "matrix": ("zluda.cli.matrix", "a corpus of traces over devices, night by night: run, compare, report"),
     "recover": ("zluda.cli.recover", "what is left of a trace that was cut off or damaged"),
 }
 

@@ -19,6 +19,7 @@ SHARED = {".cu": ("*.cuh",), ".py": ("*.py",)}
 
 _RECORDED = "[recorded]"
 _RESULTS = ("same", "none")
+_COMPACT = (("strip", "--compact"),)
 _LICENCES = frozenset(
     {"MIT OR Apache-2.0", "MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "CC0-1.0"}
 )
@@ -128,7 +129,7 @@ def read_recipe(directory: Path) -> Recipe:
         needs=record.strings("needs", default=()),
         environment=record.string_map("environment"),
         results=record.string("results", default="same", choices=_RESULTS),
-        cut=record.lists("cut"),
+        cut=record.lists("cut") or _COMPACT,
         in_repository=record.flag("in_repository", default=True),
         expected=record.string("expected", default="identical"),
         recorded=text.get("recorded", {}),

@@ -15,7 +15,7 @@ from zluda.replay.handles import HandleMap, Unavailable, Unplayable
 from zluda.replay.memory import MemoryAccess, ReplayMemory
 from zluda.replay.names import entry_name
 from zluda.replay.redacted import RedactedMemory, is_redacted
-from zluda.tracefile import Allocation, AllocationKind, Call, LoadedModule, ModuleKind, Trace
+from zluda.tracefile import SIGNATURES, Allocation, AllocationKind, Call, LoadedModule, ModuleKind, Trace
 
 _INVALID_CODE = ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_IMAGE")
 
@@ -197,7 +197,8 @@ class Playback:
             self.prints |= any(name.encode() in ptx for name in PRINTING)
             return ptx
         # Of a link of several fatbins the first holds the device-link step, which is empty without -rdc.
-        loaded = [image for image in module.images if image.kind is not ModuleKind.PTX and image.size]
+        code = (image for image in module.images if image.architecture != SIGNATURES and image.size)
+        loaded = [image for image in code if image.kind is not ModuleKind.PTX]
         image = trace.image(max(loaded, key=lambda image: image.size)) if loaded else ptx
         if image is None:
             raise Unplayable(Unavailable(Verdict.GAP, f"the image of module {module.id} was not captured"))

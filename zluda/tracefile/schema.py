@@ -27,6 +27,8 @@ KNOWN_REQUIREMENTS = frozenset({SQUEEZED, CONDITIONAL_NODES})
 """What `meta` may have under ``requires``: additions without which a trace would be misread."""
 
 SQLITE_PAGE_BYTES = 8192
+_COMPACT_PAGE_BYTES, _COMPACT_BELOW = 1024, 16 << 20
+"""Each table takes a page at least: in a small file that is most of it. Readers take pages of any size."""
 
 _MESSAGE_CHARACTERS = 200
 _LATER_TABLES = frozenset(
@@ -130,6 +132,16 @@ def fold(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def compact(connection: sqlite3.Connection) -> None:
+    """Rewrite a closed trace (no WAL, no transaction) without unused space; a small one in small pages."""
+    (pages,), (size,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+    )
+    if pages * size < _COMPACT_BELOW:
+        connection.execute(f"PRAGMA page_size = {_COMPACT_PAGE_BYTES}")
+    connection.execute("VACUUM")
 
 
 def sidecars(path: Path) -> tuple[Path, ...]:

@@ -1,5 +1,5 @@
-"""Taking things out of a trace before it is shared: machine code, modules that no replay needs, contents, what
-names the machine.
+"""Taking things out of a trace before it is shared: machine code, modules that no replay needs, contents,
+what names the machine.
 
 ``strip`` writes a copy; the source stays. What was taken out is in `meta` under ``stripped``, and whoever
 needs it is told so by name: the reader of contents, ``replay``, ``diff``.
@@ -52,11 +52,12 @@ DELETE FROM image WHERE kind != 'ptx' AND architecture IS NOT 'signatures'
     AND module IN (SELECT module FROM image WHERE kind = 'ptx')
 """
 
-# A variable of a module may be reached by launches of others: where its contents are on record, it is used.
+# In a graph no launch is looked at by itself. A variable of a module may be reached by launches of others:
+# where its contents are on record, it is used.
 _NO_UNUSED = """
 DELETE FROM image WHERE module NOT IN (
-    SELECT module FROM function JOIN shape ON shape.function = function.id JOIN launch ON launch.shape = shape.id
-        WHERE captured = 1 AND module IS NOT NULL
+    SELECT module FROM function JOIN shape ON function = function.id JOIN launch ON shape = shape.id
+        WHERE captured < 2 AND module IS NOT NULL
     UNION SELECT module FROM allocation JOIN page ON page.allocation = allocation.id WHERE module IS NOT NULL)
 """
 
@@ -209,7 +210,8 @@ def strip(source: Trace, target: Path, parts: Iterable[Part]) -> None:
             copy.execute(_UNUSED_BLOBS)
             copy.execute("COMMIT")
             copy.execute("PRAGMA secure_delete = ON")
-            copy.execute("VACUUM")  # what was taken out must not stay in free pages
+            schema.compact(copy)  # what was taken out must not stay in free pages
         with TraceWriter.reopen(part) as writer:
-            before = source.meta.get(STRIPPED, [])
-            writer.set_meta({STRIPPED: sorted({*before, *(one.value for one in chosen)})})
+            if chosen:
+                before = source.meta.get(STRIPPED, [])
+                writer.set_meta({STRIPPED: sorted({*before, *(one.value for one in chosen)})})
