@@ -20,6 +20,7 @@ from zluda.device.together import arrangement, check_room, cluster_shape
 from zluda.errors import DeviceError
 from zluda.ptx import Module
 
+_WORKSPACE = 64  # bytes
 _THREADS = 1 << 14
 """Threads of blocks that are executed at once, where it does not matter to the program."""
 
@@ -44,6 +45,7 @@ class InterpreterDevice(HostMemory):
         self.memory = memory if memory is not None else Memory(guard=guard_bytes(check))
         self._functions = FunctionAddresses()
         self._grids = itertools.count(1)
+        self._workspace = 0
 
     def load(self, module: Module, *, globals_at: Mapping[str, int] | None = None) -> ModuleCode:
         return ModuleCode(self.memory, self._functions, module, globals_at or {}, self._sources)
@@ -69,10 +71,21 @@ class InterpreterDevice(HostMemory):
         check_room(kernel, grid, block, total, together)
         shape = cluster_shape(kernel, together)
         limits = self._seconds, time.monotonic() + self._seconds
-        launch = Grid(grid, block, parameters, shared_bytes, shape, next(self._grids), *limits)
+        place = self._place_to_meet() if together.cooperative else 0
+        number = next(self._grids)
+        launch = Grid(grid, block, parameters, shared_bytes, shape, number, *limits, workspace=place)
         checked = list(self.memory.allocations()) if self._check != "none" else None
         for blocks in _batches(launch, cooperative=together.cooperative):
             Machine(kernel, launch, blocks, lambda one: Spaces(one, self.memory, checked=checked)).run()
+
+    def _place_to_meet(self) -> int:
+        """The address of what the blocks of a cooperative grid synchronise by, all zeros: its size, then the
+        word that counts arrivals, as ``cooperative_groups`` has it.
+        """
+        if not self._workspace:
+            self._workspace = self.memory.allocate(_WORKSPACE)
+        self.memory.write(self._workspace, bytes(_WORKSPACE))
+        return self._workspace
 
     def synchronize(self) -> None:
         """Launches run to completion: there is nothing to wait for."""

@@ -9,6 +9,7 @@ from zluda.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Grid:
     """``cluster`` is the shape of clusters in blocks, None where the launch has none. Sizes are in bytes.
+    ``workspace`` is where the blocks of a cooperative grid synchronise, 0 of others.
     The launch has so many ``seconds``, until the ``deadline`` of the monotonic clock.
     """
 
@@ -20,6 +21,7 @@ class Grid:
     number: int
     seconds: float
     deadline: float
+    workspace: int = 0
 
     @property
     def too_long(self) -> str:

@@ -70,6 +70,9 @@ def fixed(machine: Machine, name: str, step: Step) -> Bits:
         return np.full(machine.count, grid.cluster is not None)
     if word in constants:
         return np.full(machine.count, constants[word], np.uint64 if name in _WIDE else np.uint32)
+    if word in ("envreg1", "envreg2"):  # where cooperative groups find the grid's workspace
+        half = grid.workspace >> (32 if word == "envreg1" else 0) & 0xFFFFFFFF
+        return np.full(machine.count, half, np.uint32)
     if word.startswith("envreg"):
         return np.zeros(machine.count, np.uint32)
     raise step.unsupported(name)
