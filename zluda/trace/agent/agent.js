@@ -75,6 +75,8 @@ function libc() {
       throw new Error(`this C library has no ${name}`);
     symbols[name] = address;
   }
+  for (const name of ['memcpy', 'memset'])
+    symbols[`libc_${name}`] = Module.getGlobalExportByName(name);
   return symbols;
 }
 

@@ -12,6 +12,13 @@ typedef guint32 u32;
 typedef guint64 u64;
 typedef gint64 i64;
 
+/* What a C module is given under these names is Frida's own, which goes byte by byte: 43 µs for a page of 64 KiB in the cache
+ * where the C library takes half of one, and 30 ns for 48 bytes where it takes 2. */
+extern void * libc_memcpy (void * to, const void * from, gsize size);
+extern void * libc_memset (void * to, int byte, gsize size);
+#define memcpy libc_memcpy
+#define memset libc_memset
+
 extern char * strcpy (char * to, const char * from);
 extern char * strcat (char * to, const char * from);
 extern int strcmp (const char * a, const char * b);
