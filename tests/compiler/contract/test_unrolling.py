@@ -193,6 +193,6 @@ def test_random_kernels_with_loops_give_an_h200s_bits() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, 400, 50))
-def test_of_fifty_random_kernels_at_most_three_differ_from_an_h200(first: int) -> None:
-    """Those that do hoist a product out of a loop, or compare a value with itself."""
-    assert len(_agreeing(list(range(first, first + 50)))) >= 47
+def test_of_fifty_random_kernels_at_most_one_differs_from_an_h200(first: int) -> None:
+    """Of all 400 one does (124), from whose loop ptxas moves a product."""
+    assert len(_agreeing(list(range(first, first + 50)))) >= 49
