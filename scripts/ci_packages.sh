@@ -1,11 +1,11 @@
 #!/bin/sh
 # The system packages that tests want beside a C compiler, on Debian: AMD's HIP runtime and the headers of the
 # layer below it (tests/device/hip), the LLVM inside that HIP, the linker and tools that ours are checked
-# against, and a browser for the page (tests/report). Installs what is missing; where that fails, the tests that
-# need it are skipped and say so.
+# against, a browser for the pages (tests/report, tests/matrix), and a database server (tests/matrix). Installs
+# what is missing; where that fails, the tests that need it are skipped and say so.
 #
 #   sudo scripts/ci_packages.sh
-packages="libamdhip64-5 libhsa-runtime-dev libllvm15 lld-19 llvm-19 chromium chromium-driver"
+packages="libamdhip64-5 libhsa-runtime-dev libllvm15 lld-19 llvm-19 chromium chromium-driver postgresql"
 
 missing=""
 for package in $packages; do

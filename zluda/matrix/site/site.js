@@ -35,7 +35,13 @@
   form.addEventListener("input", apply);
   form.addEventListener("change", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(apply));
+  form.addEventListener("reset", (event) => {
+    event.preventDefault(); // the form's own would come after this
+    for (const field of form.elements) {
+      if (field.name) field.value = "";
+    }
+    apply();
+  });
   if (location.hash.startsWith("#?")) {
     for (const [name, value] of new URLSearchParams(location.hash.slice(2))) {
       if (form.elements[name]) form.elements[name].value = value;
