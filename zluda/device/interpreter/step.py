@@ -79,7 +79,10 @@ class Step:
     def value(self, operand: Operand, type: ScalarType) -> Bits:
         """An operand as bits of a type: cut where its register is wider, zero-extended where narrower."""
         if isinstance(operand, Register):
-            return resize(self.register(operand), type.bits) if type.bits < 128 else self.register(operand)
+            found = self.register(operand)
+            if type.bits == 128:
+                return found
+            return resize(found if found.ndim == 1 else np.ascontiguousarray(found[:, 0]), type.bits)
         if isinstance(operand, Immediate):
             return self._constant(operand, type)
         if isinstance(operand, Negated):
@@ -155,7 +158,11 @@ class Step:
         if not isinstance(operand, Register):
             raise self.unsupported()
         found = self.frame.registers[operand.name]
-        if found.ndim == 1 and values.dtype != found.dtype:
+        if found.ndim == 2 and values.ndim == 1:  # 128 bits of a narrower value
+            low = resize(values, 64, sign=sign)
+            high = np.where(sign & (low >> np.uint64(63) != 0), ~np.uint64(0), np.uint64(0))
+            values = np.stack([low, high], axis=1)
+        elif found.ndim == 1 and values.dtype != found.dtype:
             values = resize(values, width(found), sign=sign)
         if self._all:
             found[:] = values
