@@ -160,6 +160,12 @@ def test_keeps_all_of_several_cells_or_none(url: str) -> None:
         assert len(store.cells(number)) == 1
 
 
+def test_no_message_holds_a_password() -> None:
+    with pytest.raises(Error) as error:
+        Store("postgresql+psycopg://someone:secret@127.0.0.1:1/nights")
+    assert "someone" in str(error.value) and "secret" not in str(error.value)
+
+
 def test_refuses_what_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(Error, match="no such file"):
         Store(str(tmp_path / "none.db"))

@@ -45,7 +45,8 @@ def command() -> None:
     Example: zluda matrix run --store nights.db --device cpu,gfx1030
     """
     try:
-        import zluda.matrix.store  # noqa: F401
+        import zluda.matrix.store
+        import zluda.matrix.watching  # noqa: F401
     except ModuleNotFoundError as error:
         raise Error(f"zluda matrix needs {error.name}: pip install 'zluda[matrix]'") from None
 

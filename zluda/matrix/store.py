@@ -122,35 +122,36 @@ class Store:
     """
 
     def __init__(self, url: str, *, create: bool = False) -> None:
-        self.url = store_url(url)
         try:
-            self._engine: Engine = create_engine(self.url, poolclass=NullPool)
+            self._engine: Engine = create_engine(store_url(url), poolclass=NullPool)
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise Error(f"--store {url}: {error}") from None
+            raise Error(f"--store: {error}") from None
+        self.name = self._engine.url.render_as_string(hide_password=True)
+        """What it is called where it is spoken of: its URL without a password."""
         if self._engine.dialect.name == "sqlite":
-            self._check_file(url, create=create)
+            self._check_file(create=create)
             event.listen(self._engine, "connect", _set_up_sqlite)
-        self.connection: Connection = _guarded(url, self._engine.connect)
-        _guarded(url, lambda: self._open(url, create=create))
+        self.connection: Connection = _guarded(self.name, self._engine.connect)
+        _guarded(self.name, lambda: self._open(create=create))
         self._slots: dict[tuple[str, str, str], int] = {}
         self._programs: dict[str, int] = {}
 
-    def _check_file(self, url: str, *, create: bool) -> None:
+    def _check_file(self, *, create: bool) -> None:
         name = self._engine.url.database
         if not create and name and name != ":memory:" and not Path(name).exists():
-            raise Error(f"--store {url}: no such file")
+            raise Error(f"--store {name}: no such file")
 
-    def _open(self, url: str, *, create: bool) -> None:
+    def _open(self, *, create: bool) -> None:
         tables = set(inspect(self.connection).get_table_names())
         if schema.about.name not in tables:
             if tables or not create:
-                raise Error(f"--store {url}: is no store of zluda matrix")
+                raise Error(f"--store {self.name}: is no store of zluda matrix")
             metadata.create_all(self.connection)
             self.connection.execute(insert(schema.about).values(version=VERSION))
         found = self.connection.execute(select(schema.about.c.version)).scalar_one()
         self.connection.commit()
         if found != VERSION:
-            raise Error(f"--store {url}: is of version {found}, this zluda writes {VERSION}")
+            raise Error(f"--store {self.name}: is of version {found}, this zluda writes {VERSION}")
 
     def __enter__(self) -> Store:
         return self
@@ -330,7 +331,7 @@ class Store:
             if numbers:
                 return int(numbers[0] if str(numbers[0]) == text else numbers[-1])
         raise Error(
-            f"{self.url}: no finished run {text!r}: expected last, last-N, a commit, or a number"
+            f"{self.name}: no finished run {text!r}: expected last, last-N, a commit, or a number"
             + (f" up to {runs[-1]['id']}" if runs else "; there is none yet")
         )
 
@@ -469,9 +470,9 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _guarded(url: str, work: Any) -> Any:
+def _guarded(name: str, work: Any) -> Any:
     try:
         return work()
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise Error(f"--store {url}: {reason}") from None
+        raise Error(f"--store {name}: {reason}") from None

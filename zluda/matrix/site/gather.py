@@ -166,7 +166,7 @@ def gather(store: Store, number: int) -> Sheet:
     """What there is to tell of run ``number``."""
     runs = [one for one in store.runs(finished=True) if one["id"] <= number]
     if not runs or runs[-1]["id"] != number:
-        raise Error(f"{store.url}: run {number} is not finished")
+        raise Error(f"{store.name}: run {number} is not finished")
     rows = _rows(store, number)
     columns = sorted({column for row in rows for column in row.cells}, key=_order)
     _add_kernels(store, number, rows)
