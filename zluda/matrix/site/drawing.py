@@ -95,9 +95,9 @@ def spark(series: Sequence[Point]) -> Any:
     if not series:
         return ""
     most = max(point.value for point in series) or 1
-    width = _SPARK_WIDTH / max(len(series) - 1, 1)
+    width = (_SPARK_WIDTH - 8) / max(len(series) - 1, 1)
     places = [
-        (at * width, _SPARK_HEIGHT - 4 - (_SPARK_HEIGHT - 8) * point.value / most)
+        (4 + at * width, _SPARK_HEIGHT - 4 - (_SPARK_HEIGHT - 8) * point.value / most)
         for at, point in enumerate(series)
     ]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
