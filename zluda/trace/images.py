@@ -77,6 +77,8 @@ def _read_piece(piece: bytes, ordinal: int, capability: int, contents: ModuleCon
         contents.globals += _variables(piece)
         return
     image = containers.best_ptx(piece, capability)
+    if image is None:  # PTX for newer GPUs only: this one runs machine code, a replay can translate the PTX
+        image = min(containers.ptx_from(piece), key=lambda one: one.arch, default=None)
     if image is None:
         cubin = containers.best_cubin(piece, capability)
         contents.globals += cubin_variables(cubin) if cubin is not None else []
