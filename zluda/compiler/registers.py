@@ -45,7 +45,7 @@ class RegisterFile:
         self._slots: dict[str, tuple[Value, ...]] = {}
         self._cache: dict[str, Lanes] = {}
         self._live_out: set[str] = set()
-        self._outlive: dict[int, set[str]] = {}  # by loop head
+        self._outlive: dict[tuple[int, int], set[str]] = {}  # by a loop's head and size
         self._blended = self._find_blended()
 
     def enter_block(self, index: int) -> None:
@@ -166,15 +166,20 @@ class RegisterFile:
         return (
             len(blocks) > 1
             or self.uniformity.apart
-            or any(name in self._outliving(loop) for loop in self.order.around(blocks[0]))
+            or any(name in self._outliving(loop) for loop in self._loops_around(blocks[0]))
         )
+
+    def _loops_around(self, block: int) -> list[Component]:
+        parts = [part for part in self.uniformity.first_parts if block in part.blocks]
+        return [*self.order.around(block), *parts]
 
     def _outliving(self, loop: Component) -> set[str]:
         """Registers live at a loop's head, or where it is left."""
-        found = self._outlive.get(loop.head)
+        key = (loop.head, len(loop.blocks))
+        found = self._outlive.get(key)
         if found is None:
             inside = set(loop.blocks)
             after = {s for n in inside for s in self.graph.blocks[n].successors if s >= 0} - inside
             found = set().union(*(self.live.live_in[n] for n in (loop.head, *after)))
-            self._outlive[loop.head] = found
+            self._outlive[key] = found
         return found

@@ -20,6 +20,7 @@ from zluda.compiler.analysis.dominators import post_dominators
 from zluda.compiler.analysis.liveness import Liveness
 from zluda.compiler.analysis.operands import CARRY, definitions, split
 from zluda.compiler.analysis.order import Component, Order
+from zluda.compiler.analysis.rounds import waited_for
 from zluda.compiler.analysis.shapes import combine, constant_shape, group_uniform, join
 from zluda.compiler.lower.lanewise import LANEWISE, reads_carry
 from zluda.compiler.target import UNIFORM, VARYING, Geometry, Shape
@@ -85,7 +86,7 @@ class Zone:
 
 @dataclass(slots=True)
 class Uniformity:
-    """The analysis; read ``shapes``, ``masked`` and ``zones`` after :meth:`run`.
+    """The analysis; read ``shapes``, ``masked``, ``zones`` and ``first_parts`` after :meth:`run`.
 
     ``partial`` says that lanes may be missing from the start (a tail warp, a function called divergently).
     ``apart`` says that lanes may be executed in any order: then nothing defined may be shared between them.
@@ -103,19 +104,25 @@ class Uniformity:
     shapes: dict[str, Shape] = field(default_factory=dict)
     masked: set[int] = field(default_factory=set)
     zones: list[Zone] = field(default_factory=list)
+    first_parts: list[Component] = field(default_factory=list)
+    _post: dict[int, int] = field(default_factory=dict)
+    _waited: dict[int, Component] = field(default_factory=dict)
     _forced: set[str] = field(default_factory=set)
     _meets: dict[int, int] = field(default_factory=dict)
     _defined: list[set[str]] = field(default_factory=list)
     _successors: list[tuple[int, ...]] = field(default_factory=list)
 
     def run(self) -> Uniformity:
-        self._meets = post_dominators(self.graph)
+        self._post = post_dominators(self.graph)
+        self._meets = dict(self._post)
+        self._waited = waited_for(self.graph, self.order)
         self._successors = [b.successors if b.end is not None else () for b in self.graph.blocks]
         self._defined = [{r.name for i in b.instructions for r in definitions(i)} for b in self.graph.blocks]
         if self.apart:
             self._forced = set().union(*self._defined)
         while True:
             self._shapes()
+            self._find_first_parts()
             undefined = self._undefined()
             forced = self._forced | self._clobbered() | undefined
             if forced == self._forced:
@@ -277,6 +284,65 @@ class Uniformity:
             seen.add(n)
             stack += self._successors[n]
         return seen
+
+    def _find_first_parts(self) -> None:
+        """``do { if (c) continue; …; } while (d)`` whose test of ``d`` is skipped by ``continue``: two loops with
+        one head. Lanes that part at ``c`` meet behind it, inside the loop, though some go to its head before.
+
+        The part of the loop from its head to that place is a loop in the loop: while lanes wait at the head,
+        those at the place wait too. Where the blocks do not stand in such an order, lanes are whole again only
+        behind the loop.
+        """
+        self.first_parts = []
+        if self.apart:  # there nobody waits, and nothing defined is shared
+            return
+        found: dict[tuple[int, int], Component] = {}
+        for branch in self._diverging():
+            while loops := self._going_round(branch):
+                parts = [self._first_part(branch, loop) for loop in loops]
+                if None not in parts:
+                    found |= {(part.head, len(part.blocks)): part for part in parts if part is not None}
+                    break
+                meeting = self._meets[branch]
+                while meeting in loops[0].blocks:
+                    meeting = self._post[meeting]
+                self._meets[branch] = meeting
+        self.first_parts = sorted(found.values(), key=lambda part: len(part.blocks))
+
+    def _regions(self) -> set[int]:
+        """Blocks that lanes may execute while others are elsewhere."""
+        if self.partial:
+            return set(self.order.sequence)
+        return set().union(*(self._sides(branch) for branch in self._diverging()))
+
+    def _sides(self, branch: int) -> set[int]:
+        meeting = self._meets[branch]
+        return set().union(*(self._side(s, meeting) for s in self.graph.blocks[branch].successors))
+
+    def _going_round(self, branch: int) -> list[Component]:
+        """The loops, outermost first, to whose head lanes may go between a branch and the place in the same
+        loop where they meet."""
+        meeting = self._meets[branch]
+        if meeting == EXIT or meeting not in self._regions():
+            return []
+        sides = self._sides(branch) | {branch}
+        return [
+            loop
+            for loop in self.order.around(meeting)
+            if loop.head != meeting
+            and any(loop.head in self._successors[n] for n in sides if n in loop.blocks)
+        ]
+
+    def _first_part(self, branch: int, loop: Component) -> Component | None:
+        """The blocks of a loop before the place where a branch's lanes meet, if all that come before it do."""
+        meeting = self._meets[branch]
+        blocks = loop.blocks[: loop.blocks.index(meeting)]
+        outside = (self._sides(branch) & set(loop.blocks)) - set(blocks)
+        around = self.order.around(meeting)
+        cut = [inner for inner in around[around.index(loop) + 1 :] if inner.head != meeting]
+        inside = [one for one in self.order.components if one.head in blocks]
+        late = [one for one in inside if self._waited[one.head].head != one.head]
+        return None if outside or cut or late else Component(loop.head, blocks)
 
     def _clobbered(self) -> set[str]:
         """Registers that lanes may hold with different values at one time (see the module's docstring)."""
