@@ -217,6 +217,17 @@ def test_machine_code_goes_where_there_is_ptx(tmp_path: Path) -> None:
         require(trace, Part.CONTENTS, "replayed")
 
 
+def test_machine_code_stays_where_the_ptx_is_for_newer_gpus(tmp_path: Path) -> None:
+    write(tmp_path / "a.bin")
+    with closing(sqlite3.connect(tmp_path / "a.bin")) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('compute_capability', '[9, 0]')")
+        connection.execute("UPDATE image SET architecture = 'compute_120' WHERE kind = 'ptx'")
+    with open_trace(tmp_path / "a.bin") as trace:
+        strip(trace, tmp_path / "b.bin", [Part.MACHINE_CODE])
+    with open_trace(tmp_path / "b.bin") as trace:
+        assert [image.kind for image in trace.module_list[0].images] == [ModuleKind.CUBIN, ModuleKind.PTX]
+
+
 def test_compacting_changes_the_size_alone(tmp_path: Path) -> None:
     path = stripped(tmp_path)
     assert path.stat().st_size < (tmp_path / "a.bin").stat().st_size / 2

@@ -47,9 +47,10 @@ def require(trace: Trace, part: Part, done: str) -> None:
 
 _NAMES = ("command", "working_directory", "host", "libcuda", "environment")
 
+# PTX for newer GPUs than the recorded one (`compute_120`) does not stand for the machine code that ran there.
 _NO_MACHINE_CODE = """
-DELETE FROM image WHERE kind != 'ptx' AND architecture IS NOT 'signatures'
-    AND module IN (SELECT module FROM image WHERE kind = 'ptx')
+DELETE FROM image WHERE kind != 'ptx' AND architecture IS NOT 'signatures' AND module IN (
+    SELECT module FROM image WHERE kind = 'ptx' AND CAST(substr(architecture, 9) AS INTEGER) <= :capability)
 """
 
 # In a graph no launch is looked at by itself. A variable of a module may be reached by launches of others:
@@ -107,7 +108,10 @@ def _without_values(text: str) -> str:
 
 
 def _drop_machine_code(copy: sqlite3.Connection, source: Trace) -> None:
-    copy.execute(_NO_MACHINE_CODE)
+    major, minor = source.meta.get(
+        "compute_capability", (99, 0)
+    )  # where it is not known, PTX is taken for what ran
+    copy.execute(_NO_MACHINE_CODE, {"capability": 10 * major + minor})
 
 
 def _drop_unused(copy: sqlite3.Connection, source: Trace) -> None:
