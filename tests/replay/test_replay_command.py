@@ -163,23 +163,23 @@ FIRST_WRONG = {"add": NOTHING["add"], "other": add}
 
 
 def test_blame_names_the_layer_of_each_that_fails(run, trace: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """Here the stand-ins for all devices compute the same wrong thing: what they share is the lowering."""
+    """Here the stand-ins for all devices, the interpreter among them, agree against the record."""
     page = tmp_path / "page.html"
     status, out, _ = run(trace, "-d", "cpu", "--blame", "--html", page, kernels=FIRST_WRONG)
     first, *rest = out.splitlines()
     assert status == 1
-    assert first.endswith("; lowering is likely at fault")
-    assert "; layer: lowering, likely: the CPU and AMD code leave the same wrong bytes" in rest[0]
+    assert first.endswith("; the record is likely at fault"), first
+    assert "; layer: record, likely: " in rest[0], rest[0]
     assert "; layer: inputs: from its recorded inputs it holds" in rest[1]
-    assert "Layer: lowering, likely" in page.read_text("utf-8")
+    assert "Layer: record, likely" in page.read_text("utf-8")
     told = json.loads(run(trace, "-d", "cpu", "--blame", "--json", kernels=FIRST_WRONG)[1])
-    assert [one["layer"] for one in told["blame"]] == ["lowering", "inputs", "inputs"]
+    assert [one["layer"] for one in told["blame"]] == ["record", "inputs", "inputs"]
 
 
 def test_blame_of_an_isolated_replay(run, trace: Path) -> None:  # type: ignore[no-untyped-def]
     options = ("-d", "cpu", "--mode", "isolated", "--blame", "--json")
     told = json.loads(run(trace, *options, kernels=FIRST_WRONG)[1])
-    assert [one["layer"] for one in told["blame"]] == ["lowering"]
+    assert [one["layer"] for one in told["blame"]] == ["record"]
     assert (told["differs"], told["inherited"]) == (1, 0)
 
 
@@ -217,7 +217,7 @@ def test_one_launch_is_explained(run, trace: Path) -> None:  # type: ignore[no-u
     assert status == 1
     lines = out.splitlines()
     assert lines[0].startswith(f"#{call} add <<<") and lines[0].endswith("on cpu: differs")
-    assert any(line.startswith("layer    lowering, likely") for line in lines)
+    assert any(line.startswith("layer    record, likely") for line in lines)
     assert "inside   no instruction: on no device at hand is it right" in lines
     status, out, _ = run(trace, "-d", "cpu", "--explain", call, kernels=BOTH)
     assert status == 0 and "layer    none: from its recorded inputs it holds" in out

@@ -284,7 +284,7 @@ def test_the_layer_of_kernels_in_a_graph(case: Case) -> None:
     with open_trace(case.path) as trace:
         found = blame(trace, "cpu", failing, in_stream=True)
     assert {call: one.layer.value for call, one in found.items()} == {
-        second: "lowering",
+        second: "record",  # the stand-ins for all devices, the interpreter among them, agree against it
         second + 2: "inputs",
     }
     assert first not in found

@@ -141,7 +141,7 @@ def test_the_package_is_the_function(case: Case, monkeypatch: pytest.MonkeyPatch
     [
         ({"mode": "alone"}, UnsupportedError, "alone"),
         ({"numerics": "envelope"}, UnsupportedError, "envelope"),
-        ({"device": "hip:0"}, DeviceError, "hip:0"),
+        ({"device": "hip:0"}, DeviceError, "hip"),
         ({"device": "toaster"}, DeviceError, "toaster"),
         ({"select": "kernel:("}, zluda.Error, "regular expression"),
     ],

@@ -80,10 +80,14 @@ def _together(results: Sequence[LaunchResult]) -> str:
     return f"{len(results):,} launches and copies"
 
 
+_ARTICLES = {Layer.RECORD: "the ", Layer.RUNTIME: "the ", Layer.HARDWARE: "a "}
+
+
 def at_fault_layer(blame: Blame) -> str:
     """``code generation is at fault``, or that it cannot be told."""
     if blame.layer.named:
-        return f"{blame.layer} is {'likely ' if blame.sure is Sure.LIKELY else ''}at fault"
+        layer = f"{_ARTICLES.get(blame.layer, '')}{blame.layer}"
+        return f"{layer} is {'likely ' if blame.sure is Sure.LIKELY else ''}at fault"
     return "which layer is at fault cannot be told" if blame.layer is Layer.UNKNOWN else str(blame)
 
 
