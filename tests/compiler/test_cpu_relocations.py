@@ -31,9 +31,10 @@ CORPUS = sorted((Path(__file__).parents[2] / "corpus").glob("*/trace.bin"))
 
 def _check(path: Path, kernels: slice) -> None:
     with open_trace(path) as trace:
-        (loaded,) = trace.module_list
-        module = parse_module(trace.ptx(loaded) or b"")
-    for name in list(module.kernel_names)[kernels]:
+        texts = [text for module in trace.module_list if (text := trace.ptx(module)) is not None]
+    assert texts
+    modules = [parse_module(text) for text in texts]
+    for module, name in [(one, name) for one in modules for name in one.kernel_names][kernels]:
         assert relocation_types(compile_kernel(module, name, "cpu", block=(128, 1, 1)).code) == {ABSOLUTE_64}
 
 

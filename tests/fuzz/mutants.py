@@ -32,7 +32,8 @@ from zluda.tracefile import open_trace
 from zluda.tracefile.blobs import BlobStore
 
 CORPUS = Path(__file__).parents[2] / "corpus"
-PROGRAMS = tuple(sorted(path.parent.name for path in CORPUS.glob("*/trace.bin")))
+PROGRAMS = tuple(sorted(path.stem for path in CORPUS.glob("*/*.cu") if (path.parent / "trace.bin").exists()))
+"""Those of one module, which nvcc built."""
 LONG = ("half_precision", "tensor_cores", "textures")
 """Programs whose machine code takes long to make ready for emulation: drawn for the CPU alone."""
 _HANGS_AFTER = 60.0

@@ -100,8 +100,16 @@ def _corpus_flips() -> Iterator[tuple[str, Path, str, list[int]]]:
     for path in sorted(CORPUS.glob("*/trace.bin")):
         if path.parent.name in LONG:
             continue
-        with open_trace(path) as trace:
-            kernels += [(path, name) for name in sorted({launch.kernel for launch in trace.iter_launches()})]
+        with open_trace(
+            path
+        ) as trace:  # a kernel that changes no memory shows nothing, nor does one not chosen
+            kernels += sorted(
+                {
+                    (path, launch.kernel)
+                    for launch in trace.iter_launches()
+                    if launch.left_out is None and trace.pages(launch.call)
+                }
+            )
     for n in range(FLIPS // _EACH):
         path, kernel = kernels[n % len(kernels)]
         yield _TARGETS[n % len(_TARGETS)], path, kernel, [choose.randrange(1 << 30) for _ in range(_EACH)]
