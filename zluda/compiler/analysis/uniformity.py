@@ -286,12 +286,13 @@ class Uniformity:
         return seen
 
     def _find_first_parts(self) -> None:
-        """``do { if (c) continue; …; } while (d)`` whose test of ``d`` is skipped by ``continue``: two loops with
-        one head. Lanes that part at ``c`` meet behind it, inside the loop, though some go to its head before.
+        """``do { if (c) continue; …; } while (d)`` whose test of ``d`` is skipped by ``continue``: two loops
+        with one head. Lanes that part at ``c`` meet behind it, inside the loop, though some go to its head
+        before.
 
         The part of the loop from its head to that place is a loop in the loop: while lanes wait at the head,
-        those at the place wait too. Where the blocks do not stand in such an order, lanes are whole again only
-        behind the loop.
+        those at the place wait too. Where the blocks do not stand in such an order, lanes are whole again
+        only behind the loop.
         """
         self.first_parts = []
         if self.apart:  # there nobody waits, and nothing defined is shared
@@ -334,7 +335,7 @@ class Uniformity:
         ]
 
     def _first_part(self, branch: int, loop: Component) -> Component | None:
-        """The blocks of a loop before the place where a branch's lanes meet, if all that come before it do."""
+        """The blocks of a loop before the place where a branch's lanes meet, if all before it do."""
         meeting = self._meets[branch]
         blocks = loop.blocks[: loop.blocks.index(meeting)]
         outside = (self._sides(branch) & set(loop.blocks)) - set(blocks)

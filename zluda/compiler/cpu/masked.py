@@ -5,8 +5,9 @@ every block has a mask of the lanes that wait to execute it. The zone's blocks s
 test that skips it while nobody waits. A block takes its mask, executes, and adds its lanes to its successors'
 masks. At the last block of a loop, lanes that wait at the loop's head start the next round; so a round is
 finished by all its lanes, `continue`d ones included, before the next begins, and lanes that left wait until
-the loop is over. Where lanes that went back to the head and lanes that did not meet inside the loop, the former
-go first (``Uniformity.first_parts``). No block before the one that executes ever has lanes waiting, except a loop's head.
+the loop is over. Where lanes that went back to the head and lanes that did not meet inside the loop, the
+former go first (``Uniformity.first_parts``). No block before the one that executes ever has lanes waiting,
+except a loop's head.
 
 Lanes that leave a loop one by one may hold what the others wait for (locks inside a warp are legal since
 sm_70). In a function with such *polling* loops (``Uniformity.apart``) no lane waits for a polling loop to be
