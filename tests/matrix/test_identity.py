@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-import pytest
-
 import zluda
+from zluda.compiler import cache
+from zluda.compiler.cache.store import Store
 from zluda.matrix.identity import MAKES_CODE, code_of, environment, runtime_modules
 
 ROOT = Path(zluda.__file__).parent
@@ -22,25 +22,22 @@ def test_the_compilers_modules_that_devices_run_count_and_those_that_make_code_d
         assert importlib.util.find_spec(name) is not None, name
 
 
-@pytest.mark.usefixtures("shared_cache")
-def test_the_emitted_code_is_the_same_each_time_and_another_for_another_device() -> None:
+def test_the_emitted_code_is_the_same_each_time_and_another_for_another_device(tmp_path: Path) -> None:
     trace = CORPUS / "saxpy" / "trace.bin"
-    first = code_of(trace, "gfx1030", "native")
-    assert set(first.kernels) == {"_Z5saxpyifPKfPf", "_Z5scaleifPf"} and all(first.kernels.values())
-    assert code_of(trace, "gfx1030", "native") == first
-    others = [code_of(trace, "gfx1100", "native"), code_of(trace, "cpu", "nvidia")]
+    with cache.using(Store(tmp_path, 64 << 20)):
+        first = code_of(trace, "gfx1030", "native")
+        assert set(first.kernels) == {"_Z5saxpyifPKfPf", "_Z5scaleifPf"} and all(first.kernels.values())
+        assert code_of(trace, "gfx1030", "native") == first
+        others = [code_of(trace, "gfx1100", "native"), code_of(trace, "cpu", "nvidia")]
     assert len({code.digest for code in (first, *others)}) == 3
 
 
-def test_the_emitted_code_does_not_depend_on_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_emitted_code_does_not_depend_on_the_process(tmp_path: Path) -> None:
     trace = CORPUS / "saxpy" / "trace.bin"
-    monkeypatch.setenv("ZLUDA_CACHE_POLICY", "normal")
     found = []
     for place in ("one", "two"):  # with nothing in the cache
-        monkeypatch.setenv("ZLUDA_CACHE_DIR", str(tmp_path / place))
-        found.append([code_of(trace, device, "native").digest for device in ("cpu", "gfx1030")])
+        with cache.using(Store(tmp_path / place, 64 << 20)):
+            found.append([code_of(trace, device, "native").digest for device in ("cpu", "gfx1030")])
     assert found[0] == found[1]
 
 

@@ -214,8 +214,9 @@ def test_a_recorder_that_cannot_write_lets_the_program_go_on(standin: StandIn, t
     with open_trace(trace) as opened:  # room again: what the rings hold is merged
         calls = [call.sequence for call in opened.iter_calls()]
         assert calls == list(range(len(calls))) and len(calls) > 8
-        lost, ending = [gap for gap in opened.gaps if gap.kind == "recorder"][::-1]
-        assert "calls after that are lost" in lost.text and len(calls) + lost.times > 50000
+        ending, *lost = [gap for gap in opened.gaps if gap.kind == "recorder"]  # the rings may hold all of it
+        assert all("calls after that are lost" in gap.text for gap in lost)
+        assert len(calls) + sum(gap.times for gap in lost) > 50000
         assert "the recorder could not go on" in ending.text and "killed" not in ending.text
 
 
